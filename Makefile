@@ -1,0 +1,42 @@
+# The targets people use; `make install` is called by the others and quick when nothing changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test bench bench-full lint format lock
+
+install: $(STAMP)
+
+$(STAMP): requirements.txt requirements-dev.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	touch $@
+
+demo: install
+	$(BIN)/python manage.py demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python manage.py check
+	$(BIN)/python manage.py makemigrations --check --dry-run
+
+test: lint
+	$(BIN)/python -m pytest
+
+bench: install
+	$(BIN)/python -m tests.benchmarks.relay --quick
+
+bench-full: install
+	$(BIN)/python -m tests.benchmarks.relay
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: install
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --universal requirements.in -o requirements.txt
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --universal -c requirements.txt requirements-dev.in -o requirements-dev.txt
