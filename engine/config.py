@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
+
+from engine.errors import ConfigError
 
 KIB = 1024
 MIB = 1024 * KIB
+
+NODE_HOST: Final = "localhost"
+NODE_PORT: Final = 5559
+SHUTDOWN_GRACE_S: Final = 20.0
+
+DRIVERS: Final = ("pubsub",)
+"""Known listener and publisher drivers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,16 +140,118 @@ class EngineConfig:
     """What one node's engine is started with."""
 
     storage_path: Path
-    node_host: str = "localhost"
-    node_port: int = 5559
-    initial_nodes: tuple[str, ...] = ("localhost:5559",)
+    node_host: str = NODE_HOST
+    node_port: int = NODE_PORT
+    initial_nodes: tuple[str, ...] = (f"{NODE_HOST}:{NODE_PORT}",)
     key_files_dir: Path | None = None
+    """When set, `key_file` of a channel is a name inside this directory and nothing else."""
+    default_channel: Mapping[str, Any] | None = None
+    """Body of the channel `default`, created once in the cluster's life."""
     emulator_host: str | None = None
     """`PUBSUB_EMULATOR_HOST`: talk to that emulator, without credentials."""
-    shutdown_grace_s: float = 20.0
+    shutdown_grace_s: float = SHUTDOWN_GRACE_S
     limits: Limits = field(default_factory=Limits)
 
     @property
     def node_addr(self) -> str:
         """Where the other nodes reach this one, `host:port`."""
         return f"{self.node_host}:{self.node_port}"
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> EngineConfig:
+        """The engine's part of the environment; ConfigError names the variable, its value and what is allowed."""
+        host = environ.get("CLUSTER_NODE_HOST") or NODE_HOST
+        if not host.strip() or any(c in host for c in "/, "):
+            raise ConfigError(f"CLUSTER_NODE_HOST={host!r} is no host name or address")
+        port = _port(environ, "CLUSTER_NODE_PORT", NODE_PORT)
+        own = f"{host}:{port}"
+        nodes = tuple(n.strip() for n in (environ.get("CLUSTER_INITIAL_NODES") or own).split(",") if n.strip())
+        for node in nodes:
+            name, _, number = node.rpartition(":")
+            if not name or not number.isdecimal() or not 0 < int(number) < 65536:
+                raise ConfigError(f"CLUSTER_INITIAL_NODES={node!r}: each member is host:port, separated by commas")
+        if set(nodes) != {own}:
+            raise ConfigError(
+                f"CLUSTER_INITIAL_NODES={','.join(nodes)!r}: this version runs a cluster of one node, so only this"
+                f" node's own {own!r} is allowed"
+            )
+        key_files = environ.get("KEY_FILES_DIR")
+        if key_files and not Path(key_files).is_dir():
+            raise ConfigError(f"KEY_FILES_DIR={key_files!r} is no directory")
+        return cls(
+            storage_path=Path(environ.get("STORAGE_PATH") or "storage"),
+            node_host=host,
+            node_port=port,
+            initial_nodes=nodes,
+            key_files_dir=Path(key_files) if key_files else None,
+            default_channel=_default_channel(environ),
+            emulator_host=environ.get("PUBSUB_EMULATOR_HOST") or None,
+            shutdown_grace_s=_seconds(environ, "SHUTDOWN_GRACE_SECONDS", SHUTDOWN_GRACE_S),
+        )
+
+
+def _default_channel(environ: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """The channel that `PUBSUB_LISTENER_…` and `PUBSUB_PUBLISHER_…` describe; None when none of them is set."""
+    for variable in ("LISTENER_DRIVER", "PUBLISHER_DRIVER"):
+        driver = environ.get(variable) or DRIVERS[0]
+        if driver not in DRIVERS:
+            raise ConfigError(f"{variable}={driver!r} is unknown; known drivers: {', '.join(DRIVERS)}")
+    required = (
+        "PUBSUB_LISTENER_PROJECT_ID",
+        "PUBSUB_LISTENER_SUBSCRIPTION_ID",
+        "PUBSUB_PUBLISHER_PROJECT_ID",
+        "PUBSUB_PUBLISHER_TOPIC_ID",
+    )
+    missing = [variable for variable in required if not environ.get(variable)]
+    if len(missing) == len(required):
+        return None
+    if missing:
+        raise ConfigError(
+            f"{', '.join(missing)} must be set too: the channel `default` needs all of {', '.join(required)}"
+        )
+    return {
+        "id": "default",
+        "source": {
+            "driver": environ.get("LISTENER_DRIVER") or DRIVERS[0],
+            "config": {
+                "project_id": environ["PUBSUB_LISTENER_PROJECT_ID"],
+                "subscription_id": environ["PUBSUB_LISTENER_SUBSCRIPTION_ID"],
+                "key_file": environ.get("PUBSUB_LISTENER_KEY_FILE") or None,
+            },
+        },
+        "destination": {
+            "driver": environ.get("PUBLISHER_DRIVER") or DRIVERS[0],
+            "config": {
+                "project_id": environ["PUBSUB_PUBLISHER_PROJECT_ID"],
+                "topic_id": environ["PUBSUB_PUBLISHER_TOPIC_ID"],
+                "key_file": environ.get("PUBSUB_PUBLISHER_KEY_FILE") or None,
+            },
+        },
+    }
+
+
+def _port(environ: Mapping[str, str], variable: str, default: int) -> int:
+    text = environ.get(variable)
+    if not text:
+        return default
+    if text.startswith("tcp://"):
+        raise ConfigError(
+            f"{variable}={text!r} was set by Kubernetes for a Service of that name: set enableServiceLinks: false in the"
+            " pod, or the variable to a port"
+        )
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise ConfigError(f"{variable}={text!r} is no port: a number from 1 to 65535")
+    return int(text)
+
+
+def _seconds(environ: Mapping[str, str], variable: str, default: float) -> float:
+    text = environ.get(variable)
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 3600:
+        raise ConfigError(f"{variable}={text!r} is no number of seconds: more than 0, at most 3600")
+    return value

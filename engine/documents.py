@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from engine.config import DRIVERS
 from engine.due import format_time
 from engine.errors import FieldError, InvalidCommand
 from engine.model import Channel, Destination, DestinationConfig, Pause, Policy, Source, SourceConfig
 from engine.policies import parse_policy, render_policy
 
-DRIVERS: Final = ("pubsub",)
 ID_LENGTH_MAX: Final = 100
 NAME_LENGTH_MAX: Final = 200
 _CHANNEL_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
