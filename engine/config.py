@@ -236,8 +236,8 @@ def _port(environ: Mapping[str, str], variable: str, default: int) -> int:
         return default
     if text.startswith("tcp://"):
         raise ConfigError(
-            f"{variable}={text!r} was set by Kubernetes for a Service of that name: set enableServiceLinks: false in the"
-            " pod, or the variable to a port"
+            f"{variable}={text!r} was set by Kubernetes for a Service of that name: set enableServiceLinks: false in"
+            " the pod, or the variable to a port"
         )
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise ConfigError(f"{variable}={text!r} is no port: a number from 1 to 65535")
