@@ -31,11 +31,14 @@ class JournalLimits:
     tail_bytes: int = 64 * MIB
     """Entries kept in memory; older ones are read back from their segment."""
     queue_bytes: int = 64 * MIB
-    """Submitted and not yet synced; beyond it `submit` answers QUEUE_FULL."""
+    """Submitted and not yet applied; beyond it `submit` answers QUEUE_FULL."""
     group_bytes: int = 8 * MIB
     """One group commit writes at most this much before it syncs."""
     apply_slice_s: float = 0.02
     """Applying committed entries yields after this long, so that nothing else waits for it."""
+    full_retry_min_s: float = 0.1
+    full_retry_max_s: float = 5.0
+    """Time between two attempts to write while the disk is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +83,40 @@ class PubSubLimits:
     """Bytes of one Publish request with several messages; one message alone may reach 10,000,000."""
     request_bytes_max: int = 10_000_000
     """The service's limit of one Publish request."""
+    attributes_max: int = 100
+    """The service's limit of attributes on one message."""
+    topic_bytes_max: int = 512
+    """Set aside for the topic's name in a request while it is not known."""
     publish_deadline_s: float = 10.0
     """A Publish call that has no answer after this long is cancelled and repeated."""
     backoff_min_s: float = 0.1
     backoff_max_s: float = 60.0
     """Back-off with jitter between attempts to open a stream or to recover a failed channel."""
+    channel_backoff_min_s: float = 1.0
+    channel_backoff_max_s: float = 30.0
+    """The same while the channel itself is wrong: a missing subscription, no permission, a bad key."""
+    stream_settled_s: float = 5.0
+    """A stream that lived this long was a good one: its end, which the service causes about every 30 min, is no failure."""
+    stream_confirm_s: float = 0.25
+    """A stream that was sent and not refused for this long counts as streaming, although nothing was received yet."""
+    heartbeat_s: float = 30.0
+    """Time between empty requests on the stream: the service closes one that is idle for 60 s."""
+    keepalive_s: float = 30.0
+    """Time between HTTP/2 pings on a connection to the real service."""
+    key_file_poll_s: float = 10.0
+    """A key file is looked at again at most this often; a changed one takes effect by a new connection."""
+    connection_users_max: int = 40
+    """Sources and sinks on one connection: the service allows about 100 concurrent streams on it."""
+    ack_attempts_max: int = 5
+    """Attempts of one ack or lease request; given up, the message is redelivered and recognised as a duplicate."""
+    acks_in_flight_max: int = 2
+    """Ack requests in flight per source; more ids gather meanwhile."""
+    ack_queue_max: int = 100_000
+    """Ack ids that wait per source; beyond it they are given up at once."""
+    ack_timeout_s: float = 10.0
+    """One ack or lease request."""
+    check_timeout_s: float = 10.0
+    """One question of a connection test."""
     watchdog_s: float = 90.0
     """A stream on which nothing was received or answered for this long is opened again on a new connection."""
 
@@ -102,6 +134,10 @@ class FlowLimits:
     acks_in_flight_max: int = 2
     publishes_in_flight_max: int = 4
     """Publish calls in flight per channel."""
+    keyed_in_flight_max: int = 32
+    """The same where each request holds the messages of one ordering key."""
+    parked_messages_max: int = 10_000
+    """Messages of a channel that may wait behind busy ordering keys before nothing more is taken."""
     confirms_in_flight_max: int = 2
     confirm_messages_max: int = 4000
     """Messages named by one Confirm."""
