@@ -61,6 +61,38 @@ class StateLimits:
     """Remembered idempotency keys; beyond it a request with a key is answered 503."""
     result_window_ms: int = 24 * 3600 * 1000
     """How long the outcome of an idempotency key is remembered."""
+    results_purged_max: int = 1000
+    """Expired outcomes that one command forgets, so that its work stays bounded."""
+    statement_bytes: int = MIB
+    """Bytes of one multi-row INSERT: binding them holds the GIL."""
+    window_chunk: int = 20_000
+    """Keys of the due index read at once; turning them into numbers holds the GIL for about 2 ms."""
+    seqs_cached: int = 50_000
+    """Seqs of one channel read ahead while it is deleted in slices."""
+    readers_max: int = 4
+    """Read connections kept open; beyond them a reader waits."""
+    reader_cache_kib: int = 2 * 1024
+    """SQLite's page cache of each reader; the system's own cache stands behind it."""
+    busy_timeout_s: float = 0.25
+    """How long SQLite waits for another process's lock before the boundary is tried again."""
+    wal_bytes: int = 32 * MIB
+    """Beyond it the write-ahead file is emptied after a boundary, readers permitting."""
+    vacuum_pages: int = 1000
+    """Free pages given back to the disk after one boundary: 4 MB, a few milliseconds."""
+    vacuum_kept_pages: int = 4096
+    """Free pages that are kept for the next rows."""
+    boundary_retry_s: float = 1.0
+    """Time between two attempts to write a boundary while the disk is full or the file locked."""
+    dedupe_window_min_ms: int = 15 * 60 * 1000
+    """A channel's dedupe window is never shorter: Pub/Sub redelivers for this long after an ack was lost."""
+    listening_step_ms: int = 10_000
+    """Between two Accepts at most this much counts as listening time, so that an outage forgets nothing."""
+    listening_minute_ms: int = 60_000
+    """Source messages are remembered, and forgotten, in runs of this much listening time."""
+    seen_part_ids: int = 20_000
+    """Source messages of one row of `seen`."""
+    seen_cache_bytes: int = 32 * MIB
+    """Runs kept readable while redelivered messages are compared with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +173,10 @@ class FlowLimits:
     confirms_in_flight_max: int = 2
     confirm_messages_max: int = 4000
     """Messages named by one Confirm."""
+    confirm_retry_s: float = 0.5
+    """Wait after the log refused a Confirm."""
+    lease_retry_s: float = 0.05
+    """Wait while the leader's lease does not cover a publish."""
     publish_batch_messages: int = 500
     """Messages of one Publish under load; the service allows 1000."""
     commit_patience_s: float = 60.0
