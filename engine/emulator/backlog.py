@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from engine.emulator.leases import Consumer
-from engine.emulator.message import Message
+from engine.emulator.message import Message, size_of
 from engine.emulator.ordering import OrderedKey, OrderedKeys
 
 
@@ -47,29 +47,30 @@ class Backlog:
         first: list[Message] = []
         if self._keys_first:
             first = self.keys.take(consumer, count_max, bytes_max)
-        used = sum(len(message.body) for message in first)
+        used = size_of(first)
         plain: list[Message] = []
         if len(first) < count_max and (used < bytes_max or not first):
             plain = self._take_ready(count_max - len(first), bytes_max - used, strict=bool(first))
         if not self._keys_first and len(plain) < count_max:
-            used = sum(len(message.body) for message in plain)
+            used = size_of(plain)
             if used < bytes_max or not plain:
                 first = self.keys.take(consumer, count_max - len(plain), bytes_max - used)
         return plain + first, bool(first)
 
     def _take_ready(self, count_max: int, bytes_max: int, *, strict: bool = False) -> list[Message]:
         ready = self.ready
-        taken: list[Message] = []
-        size = 0
-        popleft, append = ready.popleft, taken.append
-        for _ in range(min(count_max, len(ready))):
-            message = popleft()
-            size += len(message[0])
-            if size > bytes_max and (taken or strict):
-                ready.appendleft(message)
+        popleft = ready.popleft
+        taken = [popleft() for _ in range(min(count_max, len(ready)))]
+        if size_of(taken) <= bytes_max:
+            return taken
+        size, fitting = 0, 0
+        for message in taken:
+            size += len(message.raw)
+            if size > bytes_max and (fitting or strict):
                 break
-            append(message)
-        return taken
+            fitting += 1
+        self.put_back(taken[fitting:])
+        return taken[:fitting]
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """Messages that come back go to the front, in their own order."""

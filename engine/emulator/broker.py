@@ -8,13 +8,13 @@ from engine.emulator import limits
 from engine.emulator.clock import Clock
 from engine.emulator.deadletter import dead_letter_message
 from engine.emulator.errors import not_found
-from engine.emulator.message import Message, PublishBatch
+from engine.emulator.message import Message
 from engine.emulator.names import DELETED_TOPIC, check_name
 from engine.emulator.publishing import PublishCall, read_publish
 from engine.emulator.runtime import Runtime
 from engine.emulator.subscription import Subscription
 from engine.emulator.topic import Snapshot, Topic
-from engine.emulator.wire import Pb, messages_from, publish_response
+from engine.emulator.wire import Pb, batch_of, messages_of, publish_response
 
 TOPIC: Pb = types.Topic.pb()
 
@@ -77,8 +77,8 @@ class Broker:
         number = runtime.next_batch()
         runtime.counters["published"] += count
         if fan_out:
-            batch = PublishBatch(publish_ns=runtime.clock.now_ns(), ordering_key=call.ordering_key)
-            topic.accept(messages_from(call.raws, number, batch), call.attributes)
+            batch = batch_of(number, runtime.clock.now_ns(), call.ordering_key)
+            topic.accept(messages_of(call.raws, number, batch), call.attributes)
         return publish_response(number, count)
 
     def dead_letter(self, source: Subscription, message: Message, deliveries: int) -> bool:

@@ -7,12 +7,13 @@ Extending moves ids into a group of their own, so an entry of the heap counts on
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import count, repeat
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, cast
 
-from engine.emulator.message import Message
+from engine.emulator.message import Message, size_of
 
 if TYPE_CHECKING:
     from engine.emulator.ordering import OrderedKey
@@ -54,14 +55,17 @@ class LeaseGroup:
         self.ids = ids
         self.live = len(ids)
 
-    def drop_one(self) -> None:
-        """One id less; the last one frees the list, for the heap keeps a group until its deadline."""
-        self.live -= 1
+    def drop(self, number: int = 1) -> None:
+        """So many ids less; the last one frees the list, for the heap keeps a group until its deadline."""
+        self.live -= number
         if not self.live:
             self.ids = ()
 
 
 Lease = tuple[Message, LeaseGroup]
+
+_message = itemgetter(0)
+_group = itemgetter(1)
 
 
 class LeaseTable:
@@ -93,7 +97,7 @@ class LeaseTable:
         group = LeaseGroup(consumer, deadline_ns, ids)
         self._leases.update(zip(ids, zip(messages, repeat(group), strict=False), strict=True))
         consumer.held += len(messages)
-        consumer.held_bytes += sum([len(body) for body, _, _ in messages])
+        consumer.held_bytes += size_of(messages)
         heapq.heappush(self._deadlines, (deadline_ns, next(self._tie), group))
 
     def extend(self, ids: Iterable[bytes], deadline_ns: int) -> list[bytes]:
@@ -113,7 +117,7 @@ class LeaseTable:
             for ack_id in moved:
                 message, old = self._leases[ack_id]
                 if old is not group:
-                    old.drop_one()
+                    old.drop()
                     group.live += 1
                 self._leases[ack_id] = (message, group)
             heapq.heappush(self._deadlines, (deadline_ns, next(self._tie), group))
@@ -124,34 +128,29 @@ class LeaseTable:
         lease = self._leases.pop(ack_id, None)
         if lease is not None:
             message, group = lease
-            group.drop_one()
+            group.drop()
             consumer = group.consumer
             consumer.held -= 1
-            consumer.held_bytes -= len(message.body)
+            consumer.held_bytes -= len(message.raw)
         return lease
 
     def end_many(self, ids: Iterable[bytes]) -> tuple[list[Message], list[bytes], bool]:
         """End the leases of `ids`: the messages, the ids that held none, and whether a starved receiver got room."""
-        pop = self._leases.pop
-        ended: list[Message] = []
-        missing: list[bytes] = []
-        relieved = False
-        for ack_id in ids:
-            lease = pop(ack_id, None)
-            if lease is None:
-                missing.append(ack_id)
-                continue
-            message, group = lease
-            ended.append(message)
-            group.live -= 1
-            if not group.live:
-                group.ids = ()
-            consumer = group.consumer
-            consumer.held -= 1
-            consumer.held_bytes -= len(message[0])
-            if consumer.starved:
-                relieved = True
-        return ended, missing, relieved
+        ids = list(ids)
+        leases = list(map(self._leases.pop, ids, repeat(None)))
+        missing = [ack_id for ack_id, lease in zip(ids, leases, strict=True) if lease is None]
+        held = [lease for lease in leases if lease is not None] if missing else cast("list[Lease]", leases)
+        by_group = Counter(map(_group, held))
+        relieved = any(group.consumer.starved for group in by_group)
+        for group, number in by_group.items():
+            group.drop(number)
+            group.consumer.held -= number
+        if len(by_group) == 1:
+            held[0][1].consumer.held_bytes -= size_of(map(_message, held))
+        else:
+            for message, group in held:
+                group.consumer.held_bytes -= len(message.raw)
+        return list(map(_message, held)), missing, relieved
 
     def expired(self, now_ns: int) -> list[bytes]:
         """Ids whose deadline has passed, in the order of delivery; their leases still hold until ended."""

@@ -93,5 +93,8 @@ KEEPALIVE_PING_MS_MIN: Final = 5_000
 CALL_HOLD_S_MAX: Final = 3_600.0
 """Longest time that a dropped or delayed call is held."""
 
+COLLECTOR_ALLOCATIONS: Final = 100_000
+"""Net allocations between two runs of the garbage collector in a server process."""
+
 CONTROL_BYTES_MAX: Final = 1_000_000
 FAULTS_MAX: Final = 1_000

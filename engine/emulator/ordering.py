@@ -93,7 +93,7 @@ class OrderedKeys:
                     queue.popleft()
                     continue
                 while key.waiting and len(taken) < count_max:
-                    size += len(key.waiting[0].body)
+                    size += len(key.waiting[0].raw)
                     if size > bytes_max and taken:
                         self._release_head(queue, key)
                         return taken

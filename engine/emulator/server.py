@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -165,6 +166,16 @@ class Emulator:
         self.clock.advance(seconds)
 
 
+def _calm_collector() -> None:
+    """Let the garbage collector run seldom: going through the backlog doubles the cost of Publish.
+
+    Messages form no cycles and are freed by their reference counts. Only for a process of our own.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(limits.COLLECTOR_ALLOCATIONS, 50, 100)
+
+
 def serve(host_port: str, clock: Clock | None = None) -> int:
     """Serve in the foreground until SIGTERM or SIGINT; 0 after a clean stop, 1 when the address cannot be bound.
 
@@ -176,6 +187,7 @@ def serve(host_port: str, clock: Clock | None = None) -> int:
         stop.set()
 
     emulator = Emulator(host_port, clock)
+    _calm_collector()
     try:
         emulator.start()
     except RuntimeError as error:

@@ -13,7 +13,7 @@ from engine.emulator.broker import Broker
 from engine.emulator.clock import NS_PER_S
 from engine.emulator.deadletter import PUBSUB_MESSAGE
 from engine.emulator.errors import already_exists, failed_precondition, invalid
-from engine.emulator.message import Message
+from engine.emulator.message import Message, size_of
 from engine.emulator.names import DELETED_TOPIC, check_name, check_project, project_of
 from engine.emulator.receiving import parse
 from engine.emulator.resources import apply_mask, check_labels, page, under
@@ -65,7 +65,7 @@ class SnapshotCalls:
                 raise failed_precondition(
                     "The snapshot would expire in less than an hour: acknowledge old messages first."
                 )
-            self._runtime.require_room(len(unacked), sum(len(message.body) for message in unacked))
+            self._runtime.require_room(len(unacked), size_of(unacked))
             resource = SNAPSHOT(name=name, topic=topic.name, labels=call.labels)
             resource.expire_time.FromNanoseconds(now_ns + life_ns)
             snapshot = Snapshot(self._runtime, resource, unacked)

@@ -14,7 +14,7 @@ from engine.emulator import limits
 from engine.emulator.backlog import Backlog
 from engine.emulator.errors import Refused, failed_precondition, not_found
 from engine.emulator.leases import Consumer, LeaseTable
-from engine.emulator.message import Message
+from engine.emulator.message import Message, size_of
 from engine.emulator.runtime import Runtime
 from engine.emulator.settings import settings_of
 from engine.emulator.wire import Pb, ack_ids
@@ -95,7 +95,7 @@ class Subscription:
             messages = [message for index, message in enumerate(messages) if wanted(attributes(index))]
             if not messages:
                 return 0
-        self._runtime.hold(len(messages), sum([len(body) for body, _, _ in messages]))
+        self._runtime.hold(len(messages), size_of(messages))
         ordered = self.settings.ordering and bool(messages[0].batch.ordering_key)
         self.backlog.add(messages, ordered=ordered)
         self.changed.notify_all()
@@ -252,7 +252,7 @@ class Subscription:
         if acked and self.settings.retain_acked:
             self.retained.extend(messages)
         else:
-            self._runtime.free(len(messages), sum([len(body) for body, _, _ in messages]))
+            self._runtime.free(len(messages), size_of(messages))
 
     # Time
 
@@ -303,9 +303,9 @@ class Subscription:
         self.retained = deque(retained)
         for consumer in self.consumers:
             consumer.keys.clear()
-        self._runtime.free(len(before), sum(len(message.body) for message in before))
+        self._runtime.free(len(before), size_of(before))
         kept = [*unacked, *retained]
-        self._runtime.hold(len(kept), sum(len(message.body) for message in kept))
+        self._runtime.hold(len(kept), size_of(kept))
         self.changed.notify_all()
 
     def end(self, why: Refused) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.emulator.message import Message
+from engine.emulator.message import Message, size_of
 from engine.emulator.runtime import Runtime
 from engine.emulator.settings import duration_ns
 from engine.emulator.subscription import Subscription
@@ -19,7 +19,7 @@ class Snapshot:
         self.resource = resource
         self.messages = list(messages)
         self._runtime = runtime
-        runtime.hold(len(messages), sum(len(message.body) for message in messages))
+        runtime.hold(len(messages), size_of(messages))
 
     @property
     def name(self) -> str:
@@ -35,11 +35,11 @@ class Snapshot:
     def add(self, messages: Sequence[Message]) -> None:
         """Keep newly published messages too."""
         self.messages += messages
-        self._runtime.hold(len(messages), sum(len(message.body) for message in messages))
+        self._runtime.hold(len(messages), size_of(messages))
 
     def end(self) -> None:
         """Let the messages go."""
-        self._runtime.free(len(self.messages), sum(len(message.body) for message in self.messages))
+        self._runtime.free(len(self.messages), size_of(self.messages))
         self.messages = []
 
 
@@ -77,7 +77,7 @@ class Topic:
             snapshot.add(messages)
         if self._retains:
             self.retained.extend(messages)
-            self._runtime.hold(len(messages), sum(len(message.body) for message in messages))
+            self._runtime.hold(len(messages), size_of(messages))
 
     def advance(self, now_ns: int) -> None:
         """Drop what the retention no longer covers."""
@@ -85,11 +85,11 @@ class Topic:
             return
         keep_ns = duration_ns(self.resource.message_retention_duration) if self._retains else 0
         while self.retained and self.retained[0].batch.publish_ns < now_ns - keep_ns:
-            self._runtime.free(1, len(self.retained.popleft().body))
+            self._runtime.free(1, len(self.retained.popleft().raw))
 
     def end(self) -> None:
         """Deleted: its subscriptions stay, without a topic; its snapshots stay and grow no more."""
-        self._runtime.free(len(self.retained), sum(len(message.body) for message in self.retained))
+        self._runtime.free(len(self.retained), size_of(self.retained))
         self.retained.clear()
         self.subscriptions.clear()
         self.snapshots.clear()

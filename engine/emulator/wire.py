@@ -7,7 +7,7 @@ is done by protobuf's C parser through wire-compatible descriptors that declare 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -49,7 +49,6 @@ _LAYOUTS: dict[str, list[tuple[str, int, Any, bool]]] = {
         ("protocol_version", 10, _INT64, False),
     ],
     "First": [("value", 1, _BYTES, False)],
-    "Received": [("ack_id", 1, _BYTES, False), ("message", 2, _BYTES, False)],
 }
 
 
@@ -73,7 +72,6 @@ SplitAcknowledge: Pb = _CLASSES["Acknowledge"]
 SplitModifyAckDeadline: Pb = _CLASSES["ModifyAckDeadline"]
 SplitStreamingPull: Pb = _CLASSES["StreamingPull"]
 SplitFirst: Pb = _CLASSES["First"]
-SplitReceived: Pb = _CLASSES["Received"]
 
 
 def varint(value: int) -> bytes:
@@ -86,23 +84,24 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-class _Headers(dict[int, bytes]):
-    """Headers by the length they announce, made on first use; bounded, longer ones are made each time."""
+_ACK_HEADER = b"\x0a" + varint(ACK_ID_BYTES)
 
-    def __init__(self, prefix: bytes, suffix: bytes = b"", extra: int = 0) -> None:
-        super().__init__()
-        self._prefix, self._suffix, self._extra = prefix, suffix, extra
+
+class _ReceivedHeaders(dict[int, bytes]):
+    """What goes before a PubsubMessage of a given length: field 1 of the response and field 2 of ReceivedMessage in it.
+
+    Made on first use; bounded, longer ones are made each time. The ack id follows: order is free in protobuf.
+    """
 
     def __missing__(self, length: int) -> bytes:
-        header = self._prefix + varint(length + self._extra) + self._suffix
+        inner = b"\x12" + varint(length)
+        header = b"\x0a" + varint(len(inner) + length + len(_ACK_HEADER) + ACK_ID_BYTES) + inner
         if len(self) < limits.CACHED_LENGTHS_MAX:
             self[length] = header
         return header
 
 
-_MESSAGE_HEADERS = _Headers(b"\x12")
-_RECEIVED_HEADERS = _Headers(b"\x0a", b"\x0a" + varint(ACK_ID_BYTES), extra=2 + ACK_ID_BYTES)
-"""By the length of a message's body: field 1 of the response, then the header of the ack id."""
+_RECEIVED_HEADERS = _ReceivedHeaders()
 
 _new_message = partial(tuple.__new__, Message)
 
@@ -114,14 +113,17 @@ def stamp(publish_ns: int) -> bytes:
     return b"\x22" + varint(len(time)) + time
 
 
-def messages_from(raws: Sequence[bytes], batch_number: int, batch: PublishBatch) -> list[Message]:
-    """Number and stamp the messages of one request (≤ 1000, so three digits count them)."""
-    number = b"%014d" % batch_number
-    tail = stamp(batch.publish_ns) + b"\x1a" + varint(len(number) + 3) + number
-    headers, extra, join = _MESSAGE_HEADERS, len(tail) + 3, b"".join
-    bodies = [join((headers[len(raw) + extra], raw, tail, place)) for raw, place in zip(raws, PLACES, strict=False)]
-    first = batch_number * 1_000
-    return list(map(_new_message, zip(bodies, range(first, first + len(bodies)), repeat(batch), strict=False)))
+def batch_of(number: int, publish_ns: int, ordering_key: str) -> PublishBatch:
+    """What the messages of Publish request `number` share."""
+    digits = b"%014d" % number
+    tail = stamp(publish_ns) + b"\x1a" + varint(len(digits) + 3) + digits
+    return PublishBatch(publish_ns=publish_ns, ordering_key=ordering_key, tail=tail)
+
+
+def messages_of(raws: Sequence[bytes], number: int, batch: PublishBatch) -> list[Message]:
+    """Number the messages of one request (≤ 1000, so three digits count them)."""
+    seqs = range(number * 1_000, number * 1_000 + len(raws))
+    return list(map(_new_message, zip(raws, seqs, PLACES, repeat(batch), strict=False)))
 
 
 def publish_response(batch_number: int, count: int) -> bytes:
@@ -145,21 +147,31 @@ def is_ack_id(value: bytes) -> bool:
 def received(messages: Iterable[Message], ids: Iterable[bytes], attempts: Sequence[int] | None) -> bytes:
     """Field 1 of a Pull or StreamingPull response, `received_messages`, with delivery attempts where counted."""
     parts: list[bytes] = []
-    headers = _RECEIVED_HEADERS
+    headers, ack_header = _RECEIVED_HEADERS, _ACK_HEADER
+    last: PublishBatch | None = None
+    tail, extra = b"", 0
+    for (raw, _, place, batch), ack_id in zip(messages, ids, strict=True):
+        if batch is not last:
+            last, tail = batch, batch.tail
+            extra = len(tail) + len(place)
+        parts += (headers[len(raw) + extra], raw, tail, place, ack_header, ack_id)
     if attempts is None:
-        for (body, _, _), ack_id in zip(messages, ids, strict=True):
-            parts += (headers[len(body)], ack_id, body)
         return b"".join(parts)
-    for (body, _, _), ack_id, attempt in zip(messages, ids, attempts, strict=True):
-        tail = b"\x18" + varint(attempt)
-        parts += (headers[len(body) + len(tail)], ack_id, body, tail)
-    return b"".join(parts)
+    return b"".join(_with_attempts(parts, attempts))
+
+
+def _with_attempts(parts: Sequence[bytes], attempts: Iterable[int]) -> Iterator[bytes]:
+    """Messages made of `parts`, six each, with their delivery attempts in the place of the header that they outgrow."""
+    for start, attempt in zip(range(0, len(parts), 6), attempts, strict=True):
+        fields = b"".join((*parts[start + 1 : start + 6], b"\x18", varint(attempt)))
+        length = sum(map(len, parts[start + 1 : start + 4]))
+        inner = b"\x12" + varint(length)
+        yield b"\x0a" + varint(len(inner) + len(fields)) + inner + fields
 
 
 def pubsub_message(message: Message) -> bytes:
     """The PubsubMessage of a held message, as bytes."""
-    raw: bytes = SplitReceived.FromString(message.body).message
-    return raw
+    return message.raw + message.batch.tail + message.place
 
 
 def resource_of(request: bytes) -> str:
