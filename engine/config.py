@@ -124,6 +124,8 @@ class PubSubLimits:
     backoff_min_s: float = 0.1
     backoff_max_s: float = 60.0
     """Back-off with jitter between attempts to open a stream or to recover a failed channel."""
+    reconnect_backoff_max_s: float = 5.0
+    """gRPC's own pause between attempts to connect a broken connection."""
     channel_backoff_min_s: float = 1.0
     channel_backoff_max_s: float = 30.0
     """The same while the channel itself is wrong: a missing subscription, no permission, a bad key."""
@@ -183,6 +185,14 @@ class FlowLimits:
     """When nothing commits for this long the stream is closed instead of extending leases for ever."""
     lease_extend_s: float = 5.0
     """Age at which an uncommitted message's lease is extended."""
+    horizon_period_s: float = 30.0
+    """How often it is checked whether the next slot of the due index must be loaded."""
+    tend_period_s: float = 1.0
+    """Leases, retries, resumption of pauses and deletions are looked after this often."""
+    transition_timeout_s: float = 12.0
+    """Stopping one side of a channel waits this long for its calls; longer than a publish deadline."""
+    transitions_max: int = 8
+    """Channels that start, stop or change at the same time."""
     slice_messages_max: int = 1000
     """Messages of one sliced operation's entry."""
 
@@ -194,6 +204,8 @@ class ControlLimits:
     connections_max: int = 64
     frame_bytes_max: int = 16 * MIB
     request_timeout_s: float = 10.0
+    merge_attempts_max: int = 5
+    """A patch without an expected revision is merged again this often when the channel changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
