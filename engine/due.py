@@ -93,7 +93,7 @@ def format_time(milliseconds: int) -> str:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:
         return str(milliseconds / 1000)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def explain_far(text: str, due_ms: int) -> str | None:

@@ -93,7 +93,7 @@ class Listener:
         return self._source.status()
 
     def stop(self, timeout_s: float) -> None:
-        """End the stream, wait for what is being committed, ack it, then close. What was only gathered is given back."""
+        """End the stream, wait for what is being committed, ack it, close; what was only gathered is given back."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -221,7 +221,10 @@ class Listener:
             self._hold_until_s = self._clock.elapsed_s() + self._hold_s
             self._changed.notify_all()
         log.warning(
-            f"the log accepts nothing at the moment: {refusal}", action="accept_refused", channel=self._channel.id
+            "the log accepts nothing at the moment",
+            action="accept_refused",
+            channel=self._channel.id,
+            reason=str(refusal),
         )
 
     def _committed(self, group: list[_Batch], future: Future[Any]) -> None:
@@ -231,8 +234,9 @@ class Listener:
             answer = future.result()
         except RequestError as error:
             log.warning(
-                f"an entry's outcome is unknown, its messages stay at the source: {error}",
+                "an entry's outcome is unknown, its messages stay at the source",
                 action="accept_unknown",
+                reason=str(error),
                 channel=self._channel.id,
                 messages=len(ack_ids),
             )
@@ -241,10 +245,10 @@ class Listener:
                 self._source.ack(ack_ids)
             elif isinstance(answer, Rejected):
                 log.info(
-                    f"messages were not taken: {answer.detail}",
+                    "messages were not taken",
                     action="accept_rejected",
                     channel=self._channel.id,
-                    reason=answer.reason,
+                    reason=answer.detail,
                     messages=len(ack_ids),
                 )
         now_s = self._clock.elapsed_s()

@@ -1,0 +1,153 @@
+"""The release side of one channel as plain data: what is due, what is in flight, what waits for another attempt.
+
+A lane does no I/O and takes no lock; the releaser owns it and holds its lock around every call. A message is in one
+place at a time: in the timeline, in a batch (to be sent, being sent, or waiting for its next attempt), parked behind
+its ordering key, or published and being confirmed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from engine.config import FlowLimits
+from engine.histogram import RecentPercentiles
+from engine.model import Channel
+from engine.pubsub.errors import Failure
+from engine.pubsub.sink import Sink
+from engine.state.rows import SLOT_BITS, Row
+from engine.state.timeline import Timeline
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages that go into one Publish request; a batch with an ordering key holds that key until it is done."""
+
+    seqs: list[int]
+    ordering_key: str = ""
+    attempts: int = 0
+    taken: bool = False
+    """Fresh from the timeline: not yet read and sorted by ordering key."""
+    due_at_s: float = 0.0
+    """Not before this time on the elapsed clock: back-off."""
+    rows: list[Row] | None = None
+    """The messages of `seqs`, while they are at hand: read once between taking and sending."""
+    revisions: dict[int, int] = field(default_factory=dict)
+    """seq → revision that was sent, where it is not 1."""
+
+
+class Lane:
+    """One channel's messages on their way out."""
+
+    def __init__(self, channel: Channel, sink: Sink, bound: int) -> None:
+        self.channel = channel
+        self.sink = sink
+        self.timeline = Timeline()
+        self.bound = bound
+        """Slots below it are in memory: what is accepted for them goes into the timeline at once."""
+        self.in_flight: set[int] = set()
+        """Taken from the timeline and not yet confirmed."""
+        self.outbox: deque[Batch] = deque()
+        self.parked: dict[str, deque[int]] = {}
+        """Ordering keys with a request under way, and the seqs that wait behind it."""
+        self.parked_count = 0
+        self.confirms: deque[Batch] = deque()
+        """Published, to be confirmed."""
+        self.sending = 0
+        self.confirming = 0
+        self.confirm_hold_until_s = 0.0
+        """The log refused a Confirm: try again from this time on the elapsed clock."""
+        self.failure: Failure | None = None
+        self.failing_since_ms: int | None = None
+        self.backoff_s = 0.0
+        self.closed = False
+        self.lateness = RecentPercentiles()
+
+    @property
+    def paused(self) -> bool:
+        """Nothing new is taken: paused by a person, being discarded, or gone."""
+        return self.closed or self.channel.paused_release is not None
+
+    def offer(self, seqs: Sequence[int], dues_ms: Sequence[int]) -> int | None:
+        """Newly accepted messages: keep those of the loaded slots; answer the earliest due among them."""
+        limit_ms = self.bound << SLOT_BITS
+        if max(dues_ms) >= limit_ms:
+            near = [(due_ms, seq) for due_ms, seq in zip(dues_ms, seqs, strict=True) if due_ms < limit_ms]
+            if not near:
+                return None
+            dues_ms, seqs = [due_ms for due_ms, _ in near], [seq for _, seq in near]
+        self.timeline.add(dues_ms, seqs)
+        return min(dues_ms)
+
+    def take(self, now_ms: int, limit: int) -> list[int]:
+        """Seqs that are due and not in flight, in order of (due, seq); from here on they are in flight."""
+        _, seqs = self.timeline.take(now_ms, limit)
+        if not self.in_flight.isdisjoint(seqs):
+            seqs = [seq for seq in seqs if seq not in self.in_flight]
+        self.in_flight.update(seqs)
+        return seqs
+
+    def wants(self, elapsed_s: float, flow: FlowLimits) -> Batch | None:
+        """The next batch to send now, if a call may be made and one is not backing off."""
+        if not self.outbox or self.paused or self.sending >= self.sending_max(flow):
+            return None
+        return self.outbox.popleft() if self.outbox[0].due_at_s <= elapsed_s else None
+
+    def sending_max(self, flow: FlowLimits) -> int:
+        """Calls allowed in flight: one while the destination fails, so that it is probed and not hammered."""
+        if self.failure is not None:
+            return 1
+        keyed = bool(self.outbox) and self.outbox[0].ordering_key
+        return flow.keyed_in_flight_max if keyed else flow.publishes_in_flight_max
+
+    def next_ms(self, now_ms: int, elapsed_s: float, flow: FlowLimits) -> float | None:
+        """Milliseconds until this lane has something to do by itself; None while only an event can change that."""
+        if self.paused:
+            return None
+        if self.outbox:
+            free = self.sending < self.sending_max(flow)
+            return max(0.0, (self.outbox[0].due_at_s - elapsed_s) * 1000) if free else None
+        head_ms = self.timeline.head_ms() if self.may_take(flow) else None
+        return None if head_ms is None else max(0, head_ms - now_ms)
+
+    def may_take(self, flow: FlowLimits) -> bool:
+        """Whether more due messages may be taken from the timeline."""
+        return (
+            not self.paused
+            and self.failure is None
+            and not self.outbox
+            and self.parked_count < flow.parked_messages_max
+            and self.sending < flow.publishes_in_flight_max
+        )
+
+    def park(self, batch: Batch) -> bool:
+        """Queue a batch behind its busy ordering key (True), or mark the key busy from now on (False)."""
+        waiting = self.parked.get(batch.ordering_key)
+        if waiting is None:
+            self.parked[batch.ordering_key] = deque()
+            return False
+        waiting.extend(batch.seqs)
+        self.parked_count += len(batch.seqs)
+        return True
+
+    def settle(self, batch: Batch, flow: FlowLimits) -> None:
+        """A batch is done with, published or set aside: its ordering key goes on with what waits behind it."""
+        if not batch.ordering_key:
+            return
+        waiting = self.parked[batch.ordering_key]
+        if not waiting:
+            del self.parked[batch.ordering_key]
+            return
+        following = [waiting.popleft() for _ in range(min(len(waiting), flow.publish_batch_messages))]
+        self.parked_count -= len(following)
+        self.outbox.append(Batch(following, batch.ordering_key))
+
+    def put_back(self, seqs: Iterable[int], ordering_key: str) -> None:
+        """What did not fit into a request: unkeyed it goes next, keyed it goes first behind its key."""
+        rest = list(seqs)
+        if not ordering_key:
+            self.outbox.appendleft(Batch(rest))
+            return
+        self.parked[ordering_key].extendleft(reversed(rest))
+        self.parked_count += len(rest)
