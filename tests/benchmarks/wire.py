@@ -47,8 +47,7 @@ def _classes() -> tuple[Any, Any]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     outer, inner = (
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
-        for name in ("Outer", "Inner")
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in ("Outer", "Inner")
     )
     return outer, inner
 

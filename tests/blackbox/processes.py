@@ -118,6 +118,10 @@ class Process:
         """The error to raise about this process."""
         return ProcessFailed(f"{' '.join(map(str, self._popen.args[1:]))}: {sentence}\n{self.output()[-TAIL_BYTES:]}")  # type: ignore[index]
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the process alone."""
+        self._popen.send_signal(number)
+
     def kill(self) -> None:
         """SIGKILL to the whole session, and wait."""
         with contextlib.suppress(ProcessLookupError):
