@@ -57,6 +57,8 @@ class StateLimits:
     """SQLite's page cache of the writer."""
     read_chunk: int = 500
     """Seqs of one SELECT … IN."""
+    disk_reserve_bytes: int = 256 * MIB
+    """Below this much free space readiness carries a warning."""
     results_max: int = 100_000
     """Remembered idempotency keys; beyond it a request with a key is answered 503."""
     result_window_ms: int = 24 * 3600 * 1000

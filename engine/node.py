@@ -258,7 +258,7 @@ class Node:
 
     def _may_release(self) -> bool:
         """Alone, this node leads as long as its log works."""
-        return self._log.role is Role.LEADER
+        return self._log.status().role is Role.LEADER
 
     # ---- what the state tells, in the log's thread -------------------------------------------------------------------
 
