@@ -18,6 +18,20 @@ from engine.emulator.wire import Pb, batch_of, messages_of, publish_response
 
 TOPIC: Pb = types.Topic.pb()
 
+COUNTED = (
+    "acked",
+    "dead_lettered",
+    "delivered",
+    "dropped_by_retention",
+    "expired",
+    "extended",
+    "nacked",
+    "published",
+    "streams_opened",
+    "unknown_ack_ids",
+)
+"""Totals that are there from the start; the calls of each method appear with the first, as calls.METHOD."""
+
 
 class Broker:
     """All resources. Public methods take the server's lock themselves unless they say otherwise."""
@@ -149,7 +163,7 @@ class Broker:
     def counters(self) -> dict[str, int]:
         """Totals since the start, and what is held now."""
         with self.runtime.lock:
-            totals = dict(self.runtime.counters)
+            totals = dict.fromkeys(COUNTED, 0) | self.runtime.counters
             subscriptions = self.subscriptions.values()
             totals["held_bytes"] = self.runtime.held_bytes
             totals["backlog"] = sum(len(subscription.backlog) for subscription in subscriptions)

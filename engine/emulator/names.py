@@ -13,10 +13,10 @@ _NAME = re.compile(r"projects/([^/\s]+)/([a-z]+)/([^/]+)", re.ASCII)
 _PROJECT = re.compile(r"projects/([^/\s]+)", re.ASCII)
 
 
-def _bad_name(name: str, kind: str) -> Refused:
+def _bad_name(name: str) -> Refused:
     return invalid(
-        f"Invalid [{kind}] name: (name={name}): a name is projects/PROJECT/{kind}/ID, the ID 3 to 255 letters, "
-        f"digits or -_.~+%, starting with a letter and not with 'goog'."
+        f"Invalid resource name given (name={name}). Refer to https://cloud.google.com/pubsub/docs/admin#resource_names "
+        f"for more information."
     )
 
 
@@ -27,13 +27,13 @@ def check_name(name: str, kind: str) -> None:
     """
     match = _NAME.fullmatch(name)
     if match is None or match[2] != kind or _ID.fullmatch(match[3]) is None or match[3].startswith("goog"):
-        raise _bad_name(name, kind)
+        raise _bad_name(name)
 
 
 def check_project(project: str) -> str:
     """The prefix that all names of `project` (projects/P) begin with."""
     if _PROJECT.fullmatch(project) is None:
-        raise invalid(f"Invalid [projects] name: (name={project})")
+        raise _bad_name(project)
     return project + "/"
 
 

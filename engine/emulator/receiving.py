@@ -93,7 +93,7 @@ class Receiving:
         call = parse(SplitAcknowledge, request)
         ids = list(call.ack_ids)
         if not ids:
-            raise bad_argument("ack_ids")
+            raise invalid("You have not specified an ack ID in the request.")
         with self._runtime.lock:
             failures = self._broker.subscription(call.subscription).ack(ids)
         if failures:
@@ -106,7 +106,7 @@ class Receiving:
         call = parse(SplitModifyAckDeadline, request)
         ids = list(call.ack_ids)
         if not ids:
-            raise bad_argument("ack_ids")
+            raise invalid("You have not specified an ack ID in the request.")
         require_modack_seconds(call.ack_deadline_seconds)
         with self._runtime.lock:
             failures = self._broker.subscription(call.subscription).modify_deadline(ids, call.ack_deadline_seconds)
