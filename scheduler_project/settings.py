@@ -116,6 +116,12 @@ CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 LOGIN_URL = "admin:login"
+SILENCED_SYSTEM_CHECKS = [
+    "security.W004",  # HSTS binds a whole host name, which is for whoever owns the name (a proxy) to decide.
+    "security.W008",  # No redirect to HTTPS: probes and scrapers speak plain HTTP to the same port.
+    "security.W011",  # Session cookies are marked secure when the request came by HTTPS.
+    "security.W016",  # The CSRF cookie, too.
+]
 MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
 
 # ---- REST ------------------------------------------------------------------------------------------------------------

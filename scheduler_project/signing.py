@@ -15,7 +15,7 @@ from scheduler_project.secret import Secret
 
 
 class SigningKey:
-    """Stands where Django expects a string: it only ever takes `str()` of it."""
+    """Stands where Django expects a string: signing takes `str()` of it, `check --deploy` looks at its characters."""
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret
@@ -26,6 +26,16 @@ class SigningKey:
 
     def __bool__(self) -> bool:
         return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(str(self))
+
+    def __len__(self) -> int:
+        return len(str(self))
+
+    def startswith(self, prefix: str) -> bool:
+        """As of a string."""
+        return str(self).startswith(prefix)
 
     def _from_cluster(self) -> str:
         if not self._founded:
