@@ -92,6 +92,7 @@ def _parse_columns(data: bytes) -> Received:
     count = len(received)
     columns = schema.ReceivedColumns.FromString(_BETWEEN_RECEIVED.join(received))
     ack_ids = _one_each(list(columns.ack_id), count, _MARK)
+    _joined(ack_ids)
     messages = _one_each(list(columns.message), count, _MARK_BYTES)
     attempts = [0] * count  # Without a dead-letter policy nothing but markers is there.
     if len(columns.attempt) != max(count - 1, 0):
@@ -103,7 +104,8 @@ def _parse_columns(data: bytes) -> Received:
     ordering_keys = [""] * count
     if len(parts.ordering_key) != max(count - 1, 0):
         ordering_keys = _one_or_none(list(parts.ordering_key), count)
-    if not ("".join(message_ids).isascii() and all(message_ids)):
+        _joined(ordering_keys)
+    if not (_joined(message_ids).isascii() and all(message_ids)):
         raise _Irregular
 
     heads, payloads = _cut_tails(messages, message_ids, times, ordering_keys)
@@ -120,6 +122,14 @@ def _one_each(values: list[_T], count: int, mark: _T) -> list[_T]:
     if len(values) != max(2 * count - 1, 0) or values[1::2].count(mark) != max(count - 1, 0):
         raise _Irregular
     return values[::2]
+
+
+def _joined(values: list[str]) -> str:
+    """All of a column; the parser gives bytes in place of a text that is not UTF-8, which this finds."""
+    try:
+        return "".join(values)
+    except TypeError:
+        raise _Irregular from None
 
 
 def _one_or_none(values: list[str], count: int) -> list[str]:
@@ -208,6 +218,8 @@ def _times_and_others(entries: list[bytes]) -> tuple[list[str | None], list[dict
     columns = schema.EntryColumns.FromString(_BETWEEN_PAIRS.join(entries))
     keys = _one_each(list(columns.key), len(entries), _MARK)
     values = _one_each(list(columns.value), len(entries), _MARK)
+    _joined(keys)
+    _joined(values)
     available_at: list[str | None] = []
     inputs: list[dict[str, str] | None] = []
     current: str | None = None

@@ -80,8 +80,7 @@ def outgoing(
     limits = limits or _LIMITS
     bare = _strip(payload)
     data = bare + _attributes(added)
-    start = _attributes_start(bare)
-    tags = bare.count(_ATTRIBUTE, start) + bare.count(_ATTRIBUTE | 128, start)  # At least one for each attribute.
+    tags = _attributes_at_most(bare)
     if (
         tags + len(added) <= limits.attributes_max
         and len(data) + limits.topic_bytes_max + _OVERHEAD_BYTES <= limits.request_bytes_max
@@ -228,6 +227,16 @@ def _without(payload: bytes, cut: list[tuple[int, int]]) -> bytes:
         offset = stop
     pieces.append(payload[offset:])
     return b"".join(pieces)
+
+
+def _attributes_at_most(payload: bytes) -> int:
+    """A number of attributes that the payload surely does not exceed, without a walk over them."""
+    try:
+        start = _attributes_start(payload)
+    except (IndexError, WireError):
+        start = 0
+    # Each has at least its tag, which begins with one of two bytes.
+    return payload.count(_ATTRIBUTE, start) + payload.count(_ATTRIBUTE | 128, start)
 
 
 def _distinct_attributes(data: bytes) -> int:
