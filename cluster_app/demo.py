@@ -30,6 +30,8 @@ CHANNEL: Final = "demo"
 SOURCE: Final = "demo-in"
 TARGET: Final = "demo-out"
 
+NOT_INHERITED: Final = ("ADMIN_", "API_", "CLUSTER_", "PUBSUB_", "LISTENER_", "PUBLISHER_", "DATABASE_")
+
 START_S: Final = 60.0
 STOP_S: Final = 30.0
 POLL_S: Final = 0.05
@@ -84,7 +86,9 @@ def run(environ: Mapping[str, str], write: Callable[[str], None], seconds: float
         storage = Path(directory).resolve()
         storage.mkdir(parents=True, exist_ok=True)
         password = secrets.token_urlsafe(9)
-        node = _Node(storage, ports, {**environ, "ADMIN_USERNAME": "admin", "ADMIN_PASSWORD": password})
+        # Logins, tokens, certificates and channels of a real node are not the demo's.
+        own = {name: value for name, value in environ.items() if not name.startswith(NOT_INHERITED)}
+        node = _Node(storage, ports, {**own, "ADMIN_USERNAME": "admin", "ADMIN_PASSWORD": password})
         stack.callback(node.stop)
         # Imported while the node starts: it takes about a second, which other commands need not wait for.
         from google.cloud import pubsub_v1

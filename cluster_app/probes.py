@@ -19,6 +19,7 @@ from scheduler_project.problems import from_error
 
 _LINES: Final = {"ok": "[+]{name} ok", "warn": "[!]{name} warn: {detail}", "fail": "[-]{name} failed: {detail}"}
 Check = Mapping[str, Any]
+_tables_seen = False
 
 
 @require_safe
@@ -30,7 +31,7 @@ def livez(_request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(_request: HttpRequest) -> HttpResponse:
     """Ready: 503 means that callers should go to another node for now."""
-    return _answer([*_engine_checks("ready"), _state_check()])
+    return _answer([*_engine_checks("ready"), _state_check(), _tables_check()])
 
 
 @require_safe
@@ -59,6 +60,18 @@ def _state_check() -> Check:
     except DatabaseError as error:
         return {"name": "state.db", "status": "fail", "detail": str(error)}
     return {"name": "state.db", "status": "ok", "detail": ""}
+
+
+def _tables_check() -> Check:
+    """Django's own tables, which the node makes while the web side loads; once there, they stay."""
+    global _tables_seen
+    if not _tables_seen:
+        try:
+            _tables_seen = "auth_user" in connections["default"].introspection.table_names()
+        except DatabaseError as error:
+            return {"name": "tables", "status": "fail", "detail": str(error)}
+    detail = "" if _tables_seen else "Django's own tables are not made yet"
+    return {"name": "tables", "status": "ok" if _tables_seen else "fail", "detail": detail}
 
 
 def _answer(checks: Iterable[Check]) -> HttpResponse:

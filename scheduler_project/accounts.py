@@ -99,7 +99,8 @@ class AdminUsers:
                 f"ADMIN_USERNAME={self._username!r} is set without a password:"
                 " set ADMIN_PASSWORD_HASH or ADMIN_PASSWORD"
             )
-        self.get()
+        if self._hash.value() is not None:
+            self._own_hash()
 
     def get(self) -> tuple[AdminUser, ...]:
         """The logins as they are declared now; ConfigError for a hash that Django does not know."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpResponse
 
@@ -32,8 +33,9 @@ class EdgeMiddleware:
             # A kubelet names the pod's address, a scraper whatever it found: neither is worth a refusal here.
             request.META["HTTP_HOST"] = "localhost"
         try:
+            request.get_host()
             _bound_body(request)
-        except LimitExceeded as error:
+        except (DisallowedHost, LimitExceeded) as error:
             return from_error(error)
         response = self._get_response(request)
         if request.is_secure():

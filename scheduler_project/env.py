@@ -16,6 +16,8 @@ LOG_LEVELS: Final = ("trace", "debug", "info", "warning", "warn", "error", "fata
 LOOPBACK_HOSTS: Final = ("localhost", ".localhost", "127.0.0.1", "[::1]")
 DEVELOPMENT: Final = "EVENT_SCHEDULER_DEVELOPMENT"
 """Set by `run_scheduler --dev` for its web child."""
+NODE_PID: Final = "EVENT_SCHEDULER_NODE_PID"
+"""Set by a node for its web child: the process whose death ends it."""
 
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")

@@ -7,6 +7,7 @@ forks from its threads. When the node dies, by whatever signal, the kernel ends 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -15,11 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler_project import logs
-from scheduler_project.env import WebConfig
+from scheduler_project.env import NODE_PID, WebConfig
 from scheduler_project.limits import LIMITS
 
-NODE_PID: Final = "EVENT_SCHEDULER_NODE_PID"
-"""Set by the node for its web child: who must be alive."""
 _PR_SET_PDEATHSIG: Final = 1
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the heartbeat's files are nameless there.
 
@@ -60,7 +59,7 @@ threads = LIMITS.threads
 worker_connections = LIMITS.connections
 keepalive = LIMITS.keepalive_s
 timeout = LIMITS.worker_timeout_s
-graceful_timeout = max(_config.shutdown_grace_s * LIMITS.web_stop_share, 0.1)
+graceful_timeout = max(math.floor(_config.shutdown_grace_s * LIMITS.web_stop_share), 1)
 max_requests = LIMITS.worker_requests_max
 max_requests_jitter = LIMITS.worker_requests_max // 10
 worker_tmp_dir = _heartbeat_directory(_config.storage_path)

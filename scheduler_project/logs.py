@@ -53,6 +53,7 @@ def dict_config(log_format: str, log_level: str, stream: str) -> dict[str, Any]:
     level = LEVELS[log_level]
     # At `debug` other people's libraries stay at info: their details are for `trace`.
     others = max(level, logging.INFO) if level > _TRACE else level
+    access = level if level <= logging.DEBUG else logging.WARNING
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -68,7 +69,11 @@ def dict_config(log_format: str, log_level: str, stream: str) -> dict[str, Any]:
             "django.security.DisallowedHost": {"level": logging.CRITICAL, "handlers": [], "propagate": True},
             "django.server": {"handlers": [], "propagate": True},
             "gunicorn.error": {"level": level, "handlers": [], "propagate": True},
-            "gunicorn.access": {"level": level, "handlers": [], "propagate": True},
+            "gunicorn.access": {
+                "level": level if level <= logging.DEBUG else logging.WARNING,
+                "handlers": [],
+                "propagate": True,
+            },
         },
     }
 

@@ -138,6 +138,8 @@ def _from_framework(error: Exception, kind: Kind) -> HttpResponse:
 def _detail(error: Exception) -> str:
     if isinstance(error, Http404):
         return "Nothing is here."
+    if isinstance(error, drf.UnsupportedMediaType):
+        return f"{error.detail} Send application/json."
     if isinstance(error, drf.APIException):
         return str(error.detail)
     return str(error) or "The request was refused."
