@@ -111,8 +111,6 @@ class PubSubLimits:
     """Ack ids of one request; the service refuses requests over 512 KiB."""
     ack_bytes_max: int = 480 * KIB
     """Bytes of one ack request."""
-    publish_messages_max: int = 1000
-    """Messages of one Publish request (the service's limit)."""
     publish_bytes_max: int = 9_500_000
     """Bytes of one Publish request with several messages; one message alone may reach 10,000,000."""
     request_bytes_max: int = 10_000_000
@@ -167,7 +165,6 @@ class FlowLimits:
     """Messages gathered into one Accept."""
     entry_bytes_max: int = 512 * KIB
     """Bytes gathered into one Accept; one larger message travels alone."""
-    acks_in_flight_max: int = 2
     publishes_in_flight_max: int = 4
     """Publish calls in flight per channel."""
     keyed_in_flight_max: int = 32
@@ -175,6 +172,7 @@ class FlowLimits:
     parked_messages_max: int = 10_000
     """Messages of a channel that may wait behind busy ordering keys before nothing more is taken."""
     confirms_in_flight_max: int = 2
+    """Confirm entries in flight per channel; more published messages gather meanwhile."""
     confirm_messages_max: int = 4000
     """Messages named by one Confirm."""
     confirm_retry_s: float = 0.5
@@ -204,8 +202,11 @@ class ControlLimits:
     """The control socket."""
 
     connections_max: int = 64
+    """Connections at the same time; one more is closed at once."""
     frame_bytes_max: int = 16 * MIB
+    """One request or answer."""
     request_timeout_s: float = 10.0
+    """One call, from sending it to its answer."""
     merge_attempts_max: int = 5
     """A patch without an expected revision is merged again this often when the channel changed meanwhile."""
 
