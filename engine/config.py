@@ -130,7 +130,7 @@ class PubSubLimits:
     channel_backoff_max_s: float = 30.0
     """The same while the channel itself is wrong: a missing subscription, no permission, a bad key."""
     stream_settled_s: float = 5.0
-    """A stream that lived this long was a good one: its end, which the service causes about every 30 min, is no failure."""
+    """A stream that lived this long was a good one: its end, about every 30 min, is no failure."""
     stream_confirm_s: float = 0.25
     """A stream that was sent and not refused for this long counts as streaming, although nothing was received yet."""
     heartbeat_s: float = 30.0
