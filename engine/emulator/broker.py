@@ -11,6 +11,7 @@ from engine.emulator.errors import not_found
 from engine.emulator.message import Message
 from engine.emulator.names import DELETED_TOPIC, check_name
 from engine.emulator.publishing import PublishCall, read_publish
+from engine.emulator.resources import copy_of
 from engine.emulator.runtime import Runtime
 from engine.emulator.subscription import Subscription
 from engine.emulator.topic import Snapshot, Topic
@@ -120,10 +121,8 @@ class Broker:
         del self.topics[topic.name]
         orphans: list[Subscription | Snapshot] = [*topic.subscriptions.values(), *topic.snapshots.values()]
         for orphan in orphans:
-            resource = type(orphan.resource)()
-            resource.CopyFrom(orphan.resource)
-            resource.topic = DELETED_TOPIC
-            orphan.resource = resource
+            orphan.resource = copy_of(orphan.resource)
+            orphan.resource.topic = DELETED_TOPIC
         topic.end()
 
     def remove_subscription(self, subscription: Subscription) -> None:

@@ -13,6 +13,7 @@ from itertools import count, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
+from engine.emulator import limits
 from engine.emulator.message import Message, size_of
 
 if TYPE_CHECKING:
@@ -71,12 +72,13 @@ _group = itemgetter(1)
 class LeaseTable:
     """All leases of one subscription, by ack id. The caller holds the server's lock."""
 
-    __slots__ = ("_deadlines", "_leases", "_tie")
+    __slots__ = ("_compact_at", "_deadlines", "_leases", "_tie")
 
     def __init__(self) -> None:
         self._leases: dict[bytes, Lease] = {}
         self._deadlines: list[tuple[int, int, LeaseGroup]] = []
         self._tie = count()
+        self._compact_at = limits.DEADLINES_KEPT_MIN
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -98,7 +100,18 @@ class LeaseTable:
         self._leases.update(zip(ids, zip(messages, repeat(group), strict=False), strict=True))
         consumer.held += len(messages)
         consumer.held_bytes += size_of(messages)
-        heapq.heappush(self._deadlines, (deadline_ns, next(self._tie), group))
+        self._remember(group)
+
+    def _remember(self, group: LeaseGroup) -> None:
+        """Note a deadline.
+
+        Groups whose leases have all ended are cleared out as the heap doubles, or it could grow for ever.
+        """
+        if len(self._deadlines) >= self._compact_at:
+            self._deadlines = [entry for entry in self._deadlines if entry[2].live]
+            heapq.heapify(self._deadlines)
+            self._compact_at = max(limits.DEADLINES_KEPT_MIN, 2 * len(self._deadlines))
+        heapq.heappush(self._deadlines, (group.deadline_ns, next(self._tie), group))
 
     def extend(self, ids: Iterable[bytes], deadline_ns: int) -> list[bytes]:
         """Give `ids` a new deadline; returns those that hold no lease."""
@@ -120,7 +133,7 @@ class LeaseTable:
                     old.drop()
                     group.live += 1
                 self._leases[ack_id] = (message, group)
-            heapq.heappush(self._deadlines, (deadline_ns, next(self._tie), group))
+            self._remember(group)
         return missing
 
     def end(self, ack_id: bytes) -> Lease | None:

@@ -81,6 +81,9 @@ MESSAGE_OVERHEAD_BYTES: Final = 150
 CACHED_LENGTHS_MAX: Final = 16_384
 """Entries of each table of precomputed wire headers."""
 
+DEADLINES_KEPT_MIN: Final = 4_096
+"""Deadlines noted before those without a lease are cleared out."""
+
 REMEMBERED_ACKS_MAX: Final = 100_000
 """Acked ids that an exactly-once subscription still accepts, so that a repeated Acknowledge succeeds."""
 

@@ -15,8 +15,8 @@ _PROJECT = re.compile(r"projects/([^/\s]+)", re.ASCII)
 
 def _bad_name(name: str) -> Refused:
     return invalid(
-        f"Invalid resource name given (name={name}). Refer to https://cloud.google.com/pubsub/docs/admin#resource_names "
-        f"for more information."
+        f"Invalid resource name given (name={name}). Refer to https://cloud.google.com/pubsub/docs/admin"
+        f"#resource_names for more information."
     )
 
 

@@ -6,7 +6,7 @@ all later ones of its key, acked or not: that is the service's promise of order 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class OrderedKey:
     def __init__(self, key: str) -> None:
         self.key = key
         self.waiting: deque[Message] = deque()
-        self.out: dict[int, Out] = {}
+        self.out: OrderedDict[int, Out] = OrderedDict()
         """By sequence number, in publish order; an acked one stays until all before it are acked."""
         self.owner: Consumer | None = None
         self.blocked = False

@@ -19,8 +19,8 @@ from engine.emulator.wire import Pb, SplitPublish
 PUBLISH_REQUEST: Pb = types.PublishRequest.pb()
 
 _DATA_TAG = 0x0A
-_UNUSUAL = (b"\x1a", b"\x22", b"\x2a", b"goog")
-"""Tags of message id, publish time and ordering key, and the reserved prefix.
+_UNUSUAL = (b"\x1a", b"\x22", b"\x2a", b"\x0a\x00", b"goog")
+"""Tags of message id, publish time and ordering key; an empty first field (an attribute's key); the reserved prefix.
 
 Absent from the bytes, absent from the message.
 """

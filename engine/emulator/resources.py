@@ -29,7 +29,7 @@ def page(names: Iterable[str], page_size: int, page_token: str) -> tuple[list[st
         raise bad_argument("page_size")
     size = min(page_size or limits.PAGE_SIZE_DEFAULT, limits.PAGE_SIZE_MAX)
     try:
-        after = base64.urlsafe_b64decode(page_token.encode()).decode()
+        after = base64.b64decode(page_token.encode(), b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
         raise bad_argument("page_token") from error
     rest = sorted(name for name in names if name > after)

@@ -68,6 +68,7 @@ class Emulator:
         self.faults.bind_streams(self._streams.end_all, self._streams.stall, self._streams.resume)
         self._timekeeper = Timekeeper(self._broker)
         self._server: grpc.Server | None = None
+        self._pool: futures.ThreadPoolExecutor | None = None
         self._port = 0
 
     @property
@@ -79,8 +80,8 @@ class Emulator:
         """Bind the port and serve; RuntimeError when the port is taken."""
         if self._server is not None:
             raise RuntimeError("this local Pub/Sub has been started already")
-        pool = futures.ThreadPoolExecutor(limits.SERVER_THREADS_MAX, thread_name_prefix="emulator-call")
-        self._server = grpc.server(pool, options=_OPTIONS)
+        self._pool = futures.ThreadPoolExecutor(limits.SERVER_THREADS_MAX, thread_name_prefix="emulator-call")
+        self._server = grpc.server(self._pool, options=_OPTIONS)
         handlers = pubsub_handlers(self._broker, self._streams, self._pull_wait_s, self.faults)
         control = Control(self._control_calls())
         # Faults never meet a control call, or nothing could lift a fault on all methods.
@@ -95,9 +96,12 @@ class Emulator:
         if self._server is None:
             return
         server, self._server = self._server, None
+        pool, self._pool = self._pool, None
         self.faults.clear()
         self._streams.end_all(unavailable())
         server.stop(grace_s).wait()
+        if pool is not None:
+            pool.shutdown(wait=False)
         self._timekeeper.stop()
 
     def __enter__(self) -> Self:

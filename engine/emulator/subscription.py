@@ -15,6 +15,7 @@ from engine.emulator.backlog import Backlog
 from engine.emulator.errors import Refused, failed_precondition, not_found
 from engine.emulator.leases import Consumer, LeaseTable
 from engine.emulator.message import Message, size_of
+from engine.emulator.resources import copy_of
 from engine.emulator.runtime import Runtime
 from engine.emulator.settings import settings_of
 from engine.emulator.wire import Pb, ack_ids
@@ -79,6 +80,9 @@ class Subscription:
         """Take over a changed resource; receivers see it with their next response."""
         self.resource = resource
         self.settings = settings_of(resource)
+        if not self.settings.retain_acked and self.retained:
+            self._discard(self.retained, acked=False)
+            self.retained = deque()
         self.changed.notify_all()
 
     def require_usable(self) -> None:
@@ -319,8 +323,6 @@ class Subscription:
 
     def end_detached(self) -> None:
         """End as a detached subscription does: it stays, but nothing can be received."""
-        resource = type(self.resource)()
-        resource.CopyFrom(self.resource)
-        resource.detached = True
-        self.resource = resource
+        self.resource = copy_of(self.resource)
+        self.resource.detached = True
         self.end(failed_precondition(f"Subscription is detached (subscription={self.name})."))

@@ -10,7 +10,7 @@ from engine.emulator.broker import TOPIC, Broker
 from engine.emulator.errors import already_exists, unimplemented
 from engine.emulator.names import check_name, check_project
 from engine.emulator.receiving import parse
-from engine.emulator.resources import apply_mask, check_duration, check_labels, page, under
+from engine.emulator.resources import apply_mask, check_duration, check_labels, copy_of, page, under
 from engine.emulator.topic import Topic
 from engine.emulator.wire import Pb
 
@@ -91,10 +91,11 @@ class TopicCalls:
             topic.resource = changed
             retention = changed.HasField("message_retention_duration")
             for subscription in topic.subscriptions.values():
-                resource = subscription.resource
+                resource = copy_of(subscription.resource)
                 resource.ClearField("topic_message_retention_duration")
                 if retention:
                     resource.topic_message_retention_duration.CopyFrom(changed.message_retention_duration)
+                subscription.configure(resource)
             return serialized(changed)
 
     def delete(self, request: bytes, context: grpc.ServicerContext) -> bytes:
