@@ -1,4 +1,4 @@
-"""Google Pub/Sub as the relay uses it: a source to receive from, a sink to publish to. Only here are Google's libraries.
+"""Google Pub/Sub as the relay uses it: a source to receive from, a sink to publish to. Google's libraries end here.
 
 A tour:
 

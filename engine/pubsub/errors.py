@@ -61,7 +61,14 @@ _NETWORK_TEXTS: Final = (
     "TransportError",
     "50",
 )
-_NAME_TEXTS: Final = ("resource name", "name: (name=", "argument=topic", "argument=subscription", "argument=name", "Invalid topic")
+_NAME_TEXTS: Final = (
+    "resource name",
+    "name: (name=",
+    "argument=topic",
+    "argument=subscription",
+    "argument=name",
+    "Invalid topic",
+)
 
 
 def classify(error: BaseException, resource: str) -> Failure:

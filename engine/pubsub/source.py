@@ -230,8 +230,18 @@ class Source:
                 last_response_ms=self._clock.now_ms(),
             )
         self._confirmed()
-        if received.ack_ids:
+        if not received.ack_ids:
+            return
+        try:
             self._on_messages(received)
+        except Exception:
+            _log.exception(
+                "Received messages could not be taken over; they come again.",
+                action="listener_raised",
+                subscription=self.subscription,
+                messages=len(received.ack_ids),
+            )
+            raise
 
     def _connect(self) -> Connection:
         """The connection in hand, or a new one if there is none or its credentials were renewed."""

@@ -167,7 +167,7 @@ def unknown_fields(draw: st.DrawFn, numbers: st.SearchStrategy[int]) -> bytes:
 
 
 names = st.one_of(
-    st.sampled_from(sorted(CUT) + ["scheduler-key", "scheduler-expires-at", "scheduler-", "available_a", "k", ""]),
+    st.sampled_from([*sorted(CUT), "scheduler-key", "scheduler-expires-at", "scheduler-", "available_a", "k", ""]),
     st.text(max_size=20),
 )
 # Values that look like the fields the parser searches for.
@@ -192,7 +192,11 @@ def plain_entries(draw: st.DrawFn) -> bytes:
 def odd_entries(draw: st.DrawFn) -> bytes:
     """An attribute in any other legal form."""
     key, value = draw(names).encode(), draw(values).encode()
-    parts = [draw(fields(1, key)), draw(fields(2, value)), *draw(st.lists(unknown_fields(st.integers(3, 9)), max_size=1))]
+    parts = [
+        draw(fields(1, key)),
+        draw(fields(2, value)),
+        *draw(st.lists(unknown_fields(st.integers(3, 9)), max_size=1)),
+    ]
     if draw(st.booleans()):
         parts.append(draw(fields(draw(st.sampled_from([1, 2])), draw(names).encode())))
     parts = draw(st.permutations(parts))[: draw(st.integers(0, len(parts)))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from google.pubsub_v1.types import PubsubMessage, PublishResponse, ReceivedMessage, StreamingPullResponse
+from google.pubsub_v1.types import PublishResponse, PubsubMessage, ReceivedMessage, StreamingPullResponse
 
 from engine.config import PubSubLimits
 from engine.pubsub import wire
@@ -58,14 +58,18 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("body", [b for name, b in ODD.items() if name != "a group"], ids=[n for n in ODD if n != "a group"])
+@pytest.mark.parametrize(
+    "body", [b for name, b in ODD.items() if name != "a group"], ids=[n for n in ODD if n != "a group"]
+)
 def test_rare_forms_are_cut_by_the_specification(body):
     assert wire.strip_inputs(body) == stripped(body)
     assert wire.strip_inputs(piece(1, b"data" * 60) + body) == stripped(piece(1, b"data" * 60) + body)
 
 
 @pytest.mark.parametrize("place", ["in order", "id first", "time last", "between"])
-@pytest.mark.parametrize("body", [b for name, b in ODD.items() if name != "a group"], ids=[n for n in ODD if n != "a group"])
+@pytest.mark.parametrize(
+    "body", [b for name, b in ODD.items() if name != "a group"], ids=[n for n in ODD if n != "a group"]
+)
 def test_rare_forms_are_received_by_the_specification(body, place):
     head, tail = piece(3, b"42"), piece(4, b"\x08\x05\x10\x80\xa4\xe8\x03")
     message = {
@@ -123,7 +127,8 @@ def test_google_s_own_messages_are_read():
     data = StreamingPullResponse.serialize(
         StreamingPullResponse(
             received_messages=[
-                ReceivedMessage(ack_id=f"ack{n}", message=message, delivery_attempt=n) for n, message in enumerate(messages)
+                ReceivedMessage(ack_id=f"ack{n}", message=message, delivery_attempt=n)
+                for n, message in enumerate(messages)
             ]
         )
     )
@@ -181,7 +186,11 @@ def test_an_empty_response_gives_empty_columns():
 
 
 class TestOutgoing:
-    ADDED = (("scheduler-message-id", "c-1-7"), ("scheduler-due", "2026-01-01T00:00:00.000Z"), ("scheduler-channel", "ü"))
+    ADDED = (
+        ("scheduler-message-id", "c-1-7"),
+        ("scheduler-due", "2026-01-01T00:00:00.000Z"),
+        ("scheduler-channel", "ü"),
+    )
 
     def test_new_attributes_come_last_in_the_order_given(self):
         out = wire.outgoing(OTHER + TIME + attribute("scheduler-due", "forged"), added=self.ADDED)
