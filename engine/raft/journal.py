@@ -15,12 +15,13 @@ import msgspec
 import structlog
 
 from engine.config import JournalLimits
+from engine.errors import ConfigError
 from engine.raft.files import DiskFull, Files
 from engine.raft.log import Entry
 from engine.raft.mark import Mark
 from engine.raft.meta import Meta, MetaStore, new_meta
 from engine.raft.opening import Survey, survey
-from engine.raft.segment import create_segment
+from engine.raft.segment import SUFFIX, create_segment
 from engine.raft.segments import Segments
 from engine.raft.tail import Tail
 from engine.raft.terms import Terms
@@ -230,13 +231,20 @@ class Journal:
 def create_journal(files: Files, directory: Path, *, base_index: int = 0, base_term: int = 0) -> None:
     """Make an empty journal whose first entry will be `base_index + 1`: a first start, or a restored state.
 
-    A crash on the way leaves what the next attempt replaces: the meta file comes last.
+    A crash on the way leaves what the next attempt replaces: the meta file comes last. Raises ConfigError when there is
+    a log already.
     """
+    if survey(files, directory, 0, 0) is not None:
+        raise ConfigError(f"{directory} holds a log already. Choose an empty directory, or move the log elsewhere.")
     files.make_directory(directory)
+    for name in files.names(directory):
+        if name.endswith(SUFFIX):
+            files.unlink(directory / name)
     meta = new_meta()
     _segment, descriptor = create_segment(files, directory, bytes.fromhex(meta.journal_id), base_index + 1, base_term)
     files.close(descriptor)
     MetaStore.create(files, directory, msgspec.structs.replace(meta, term=base_term, commit_index=base_index))
+    files.sync_directory(directory)
 
 
 def open_journal(

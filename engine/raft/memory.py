@@ -76,9 +76,10 @@ class MemoryLog:
 
     def start(self) -> None:
         with self._changed:
+            if self._closing:
+                return
             self._lead()
-        self._thread.start()
-        with self._changed:
+            self._thread.start()
             while not (self._role is Role.LEADER or self._fatal or self._closing or self._held or self._disk_full):
                 self._changed.wait()
 

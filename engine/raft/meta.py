@@ -75,7 +75,10 @@ class MetaStore:
 
     @classmethod
     def create(cls, files: Files, directory: Path, meta: Meta) -> MetaStore:
-        """Write both copies for the first time; once the first has its name, the directory counts as made."""
+        """Write both copies for the first time; once one has its name, the directory counts as made.
+
+        The names are durable when the caller has synced the directory.
+        """
         store = cls(files, directory, meta, 1)
         for name in FILE_NAMES:
             store._put(name)
@@ -101,7 +104,7 @@ class MetaStore:
         return cls(files, directory, meta, sequence)
 
     def repair(self) -> None:
-        """Replace a copy that is missing, damaged or older by the newest content."""
+        """Replace a copy that is missing, damaged or older by the newest content; the caller syncs the directory."""
         for name in FILE_NAMES:
             exists = name in self._files.names(self._directory)
             copy = _read_copy(self._files, self._directory / name) if exists else "it is missing"
@@ -139,7 +142,6 @@ class MetaStore:
         finally:
             self._files.close(descriptor)
         self._files.rename(aside, path)
-        self._files.sync_directory(self._directory)
 
 
 def _encode(meta: Meta, sequence: int) -> bytes:

@@ -7,7 +7,7 @@ one applies what is synced and answers those who wait. A lone command is written
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class SingleMemberLog:
 
     Opening reads and checks everything; it raises DamagedError and ConfigError with the files unchanged, and
     StorageError when the disk refuses. `applied_index` and `applied_term` are what the state's file holds, synced.
+    `on_sync` is told how many seconds each group took to write and sync, in the syncing thread.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class SingleMemberLog:
         advance: Advance | None = None,
         on_leadership: OnLeadership | None = None,
         on_fatal: OnFatal | None = None,
+        on_sync: Callable[[float], None] | None = None,
         files: Files | None = None,
     ) -> None:
         self._journal = open_journal(
@@ -58,6 +60,7 @@ class SingleMemberLog:
         self._applier = Applier(apply, advance, clock, limits.apply_slice_s)
         self._on_leadership = on_leadership
         self._on_fatal = on_fatal
+        self._on_sync = on_sync
         self._pending = Pending()
         self._term = self._journal.meta.term
         self._commit_index = self._journal.last_index
@@ -83,11 +86,13 @@ class SingleMemberLog:
     def start(self) -> None:
         self._journal.save_meta(term=self._term + 1, vote=self._journal.meta.node_name, commit_index=self._commit_index)
         with self._lock:
+            if self._closing:
+                return
             self._term += 1
             self._leading_from = self._journal.last_index + 1
             self._journal.append(Entry(self._leading_from, self._term, b""))
-        self._syncer.start()
-        self._applying.start()
+            self._syncer.start()
+            self._applying.start()
         with self._changed:
             while self._role is not Role.LEADER and not (self._fatal or self._disk_full or self._closing):
                 self._changed.wait()
@@ -169,9 +174,16 @@ class SingleMemberLog:
             log.error("The log could not finish in time.", action="log_close_timeout", unfinished=len(unfinished))
             return
         if self._fatal is None:
-            self._journal.save_meta(commit_index=self._commit_index)
+            self._note_commit()
         self._journal.close()
         log.info("The log is closed.", action="log_closed", applied_index=self._applied_index)
+
+    def _note_commit(self) -> None:
+        """The stored commit index is only a lower bound: a disk that refuses it now costs nothing but this line."""
+        try:
+            self._journal.save_meta(commit_index=self._commit_index)
+        except StorageError as error:
+            log.warning("The commit index was not noted while closing.", action="log_meta_failed", cause=str(error))
 
     def _check_accepting(self) -> None:
         if self._fatal is not None:
@@ -211,6 +223,7 @@ class SingleMemberLog:
         """Write and sync until closed; alone, what is synced is committed."""
         retry_s = self._limits.full_retry_min_s
         while self._wait_to_sync():
+            began_s = self._clock.elapsed_s()
             try:
                 synced = self._journal.sync(1 if self._disk_full else self._limits.group_bytes)
             except DiskFull as error:
@@ -219,6 +232,8 @@ class SingleMemberLog:
                 retry_s = min(retry_s * 2, self._limits.full_retry_max_s)
                 continue
             retry_s = self._limits.full_retry_min_s
+            if self._on_sync is not None:
+                self._on_sync(self._clock.elapsed_s() - began_s)
             with self._lock:
                 if self._disk_full:
                     self._disk_full = False

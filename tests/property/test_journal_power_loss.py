@@ -6,14 +6,21 @@ The seed of a failing history is in the test's name and replays it exactly.
 from __future__ import annotations
 
 import random
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.errors import NoLeader, OutcomeUnknown, QueueFull
 from engine.raft.journal import Journal
 from engine.raft.log import Entry
+from engine.raft.single import SingleMemberLog
+from tests.contract.log.harness import SMALL, Recorder
 from tests.unit.raft.disk import Crash, FragileFiles, contents, restore
 from tests.unit.raft.journals import open_at, read_all
+from tests.unit.raft.logs import open_log
 
 
 class History:
@@ -29,8 +36,8 @@ class History:
         """What the log held before the cut that was going on when it died."""
         self.confirmed = 0
         self.applied = 0
-        self.vote: tuple[int, str | None] = (0, None)
-        self.votes = {self.vote}
+        self.votes: set[tuple[int, str | None]] = {(0, None)}
+        """The stored vote, and the one that was being stored when the machine died."""
         self.files = FragileFiles()
         self.journal = self.open(directory / "life0")
 
@@ -76,10 +83,9 @@ class History:
 
     def save_vote(self) -> None:
         self.term += 1
-        vote = (self.term, f"node-{self.term}")
+        vote: tuple[int, str | None] = (self.term, f"node-{self.term}")
         self.votes.add(vote)
         self.journal.save_meta(term=vote[0], vote=vote[1])
-        self.vote = vote
         self.votes = {vote}
 
     def reopen(self) -> None:
@@ -112,8 +118,7 @@ class History:
         matching = [history for history in histories if history[self.journal.first_index - 1 :] == found]
         assert matching, "the log holds what was written, in order, and nothing else"
         assert (self.journal.meta.term, self.journal.meta.vote) in self.votes, "the vote is one that was cast"
-        self.vote = (self.journal.meta.term, self.journal.meta.vote)
-        self.votes = {self.vote}
+        self.votes = {(self.journal.meta.term, self.journal.meta.vote)}
         self.entries, self.earlier = matching[0], []
         self.confirmed = last
         assert self.journal.synced_index == last
@@ -126,3 +131,49 @@ def test_what_was_confirmed_survives_any_number_of_deaths(tmp_path: Path, seed: 
         history.live()
         history.die()
     history.journal.close()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_what_a_caller_was_told_is_applied_survives_power_cuts(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    told: dict[int, bytes] = {}
+    files = FragileFiles()
+    for life in range(4):
+        directory = tmp_path / f"life{life}"
+        state = Recorder()
+        log = open_log(directory, state, files=files, limits=replace(SMALL, queue_bytes=1000))
+        files.die_at = files.operations + rng.randrange(1, 150)
+        submit_until_death(log, state, told, rng)
+        files.power_cut(tmp_path / f"life{life + 1}", rng)
+        files = FragileFiles()
+        files.adopt_all(tmp_path / f"life{life + 1}")
+    state = Recorder()
+    log = open_log(tmp_path / "life4", state, files=files, limits=SMALL)
+    log.start()
+    log.barrier().result(10)
+    log.close(10)
+    found = {index: payload for index, _term, payload in state.applied}
+    assert {index: found.get(index) for index in told} == told
+
+
+def submit_until_death(log: SingleMemberLog, state: Recorder, told: dict[int, bytes], rng: random.Random) -> None:
+    """Note under its index each command whose future resolved; how far the state came says the index."""
+    futures: list[tuple[bytes, Future[bytes]]] = []
+    try:
+        log.start()
+        for _ in range(5000):
+            command = rng.randbytes(rng.randrange(1, 900))
+            future = log.submit(command)
+            futures.append((command, future))
+            if rng.random() < 0.3:
+                future.result(20)
+    except (Crash, NoLeader, OutcomeUnknown):
+        pass
+    except QueueFull:
+        wait([future for _command, future in futures], 20)
+    with suppress(Crash):
+        log.close(20)
+    indexes = {payload: index for index, _term, payload in state.applied}
+    for command, future in futures:
+        if future.exception() is None:
+            told[indexes[command]] = command

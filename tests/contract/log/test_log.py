@@ -365,7 +365,7 @@ def test_a_state_that_raises_stops_the_log_and_tells_everyone(started: Open) -> 
 def test_a_state_that_answers_too_few_stops_the_log(started: Open) -> None:
     state = Recorder()
     answered = state.apply
-    state.apply = lambda first, term, payloads: answered(first, term, payloads)[1:]  # type: ignore[method-assign]
+    state.apply = lambda first, term, payloads: answered(first, term, payloads)[1:]  # type: ignore[assignment]
     log = started(state)
     with pytest.raises(OutcomeUnknown):
         log.submit(b"x").result(5)

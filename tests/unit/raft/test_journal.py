@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.errors import ConfigError
 from engine.raft.files import SystemFiles
 from engine.raft.journal import create_journal
 from engine.raft.log import Entry
@@ -203,6 +204,17 @@ def test_a_journal_may_begin_behind_a_restored_state(tmp_path: Path) -> None:
     again = open_at(tmp_path / "log", 501, 8)
     assert [entry.index for entry in read_all(again)] == [501, 502, 503]
     again.close()
+
+
+def test_a_journal_is_never_made_over_another(tmp_path: Path) -> None:
+    journal = open_at(tmp_path / "log")
+    fill(journal, 3)
+    sync_all(journal)
+    journal.close()
+    before = contents(tmp_path / "log")
+    with pytest.raises(ConfigError, match="holds a log already"):
+        create_journal(SystemFiles(), tmp_path / "log", base_index=500, base_term=7)
+    assert contents(tmp_path / "log") == before
 
 
 def test_names_and_vote_are_kept_and_the_incarnation_is_of_the_directory(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.raft.files import SyncFailed
 from engine.raft.journal import Journal
 from engine.raft.log import Entry
 from tests.unit.raft.disk import Crash, FragileFiles, contents, restore
@@ -197,3 +198,22 @@ def test_a_repair_at_opening_that_dies_anywhere_is_finished_by_the_next(
         if not died:
             return
     pytest.fail("the opening never ended")
+
+
+def test_what_a_killed_process_had_written_is_synced_before_it_counts(tmp_path: Path) -> None:
+    files = FragileFiles()
+    journal = open_at(tmp_path / "log", files=files)
+    fill(journal, 3)
+    files.sync_error = True
+    with pytest.raises(SyncFailed):
+        journal.sync(1000)
+    journal.close()
+    files.sync_error = False
+    again = open_at(tmp_path / "log", files=files)
+    assert again.synced_index == 3
+    for seed in range(20):
+        files.power_cut(tmp_path / f"left{seed}", random.Random(seed))
+        left = open_at(tmp_path / f"left{seed}")
+        assert left.last_index == 3
+        left.close()
+    again.close()

@@ -208,6 +208,26 @@ def test_records_of_another_segment_are_never_taken_for_entries(tmp_path: Path) 
     assert opens(tmp_path / "log", saved | {segment(1): mixed}) == expected(1, 4)
 
 
+def test_an_entry_behind_a_torn_one_does_not_return_when_the_gap_is_filled(tmp_path: Path) -> None:
+    saved = made(tmp_path / "log", 6, mark_at=4)
+    restore(tmp_path / "log", saved | {segment(1): flipped(saved[segment(1)], HEADER + 4 * RECORD + 30, 1)})
+    journal = open_at(tmp_path / "log")
+    fill(journal, 1)
+    sync_all(journal)
+    journal.close()
+    again = open_at(tmp_path / "log")
+    assert read_all(again) == expected(1, 5)
+    again.close()
+
+
+def test_records_in_another_order_are_damage(tmp_path: Path) -> None:
+    saved = made(tmp_path / "log", 5)
+    whole = saved[segment(1)]
+    third, fourth = HEADER + 2 * RECORD, HEADER + 3 * RECORD
+    swapped = whole[:third] + whole[fourth : fourth + RECORD] + whole[third:fourth] + whole[fourth + RECORD :]
+    assert "entry 4 of term 1 stands there" in refused(tmp_path / "log", saved | {segment(1): swapped})
+
+
 def test_remains_of_an_unfinished_step_are_removed(tmp_path: Path) -> None:
     saved = made(tmp_path / "log", 4)
     assert opens(tmp_path / "log", saved | {"00000000000000000005.tmp": b"half", "meta.a.tmp": b""}) == expected(1, 4)
@@ -266,6 +286,17 @@ def test_any_flipped_byte_of_the_mark_never_hinders_a_start(tmp_path: Path) -> N
     for slot in (0, 4096):
         for offset in range(slot, min(slot + 64, len(saved["mark"]))):
             assert opens(tmp_path / "log", saved | {"mark": flipped(saved["mark"], offset, 0x20)}) == expected(1, 5)
+
+
+def test_a_lowered_mark_does_not_rise_again_when_its_newest_slot_is_lost(tmp_path: Path) -> None:
+    journal = open_at(tmp_path / "log")
+    fill(journal, 5)
+    sync_all(journal)
+    journal.truncate_from(3)
+    journal.close()
+    saved = contents(tmp_path / "log")
+    for slot in (0, 4096):
+        assert opens(tmp_path / "log", saved | {"mark": flipped(saved["mark"], slot + 5, 1)}) == expected(1, 2)
 
 
 def test_the_mark_of_another_log_says_nothing(tmp_path: Path) -> None:
