@@ -189,17 +189,20 @@ class Seen:
             hits.update(np.flatnonzero(array[at] == hashes).tolist())
         if not hits:
             return
+        at_hits = sorted(hits)
+        wanted = hashes[at_hits]
         for part in self._parts(uid, minute):
             if part.subscription != subscription:
                 continue
-            for i in hits:
-                if names[i] not in found and self._holds(uid, minute, part, names[i], hashes[i]):
-                    found.add(names[i])
+            first = np.searchsorted(part.hashes, wanted, side="left")
+            last = np.searchsorted(part.hashes, wanted, side="right")
+            for j in np.flatnonzero(first < last).tolist():
+                name = names[at_hits[j]]
+                if name not in found and self._holds(uid, minute, part, name, int(first[j]), int(last[j])):
+                    found.add(name)
 
-    def _holds(self, uid: int, minute: int, part: _Part, name: SourceKey, key_hash: np.uint64) -> bool:
-        first, last = (int(np.searchsorted(part.hashes, key_hash, side=side)) for side in ("left", "right"))
-        if first == last:
-            return False
+    def _holds(self, uid: int, minute: int, part: _Part, name: SourceKey, first: int, last: int) -> bool:
+        """Whether one of the ids with the same hash is this one."""
         if part.ids is None:
             (ids,) = self._store.one(
                 self._store.apply_reader,
@@ -211,7 +214,8 @@ class Seen:
             part.ids = seen_part.PartIds.open(ids, len(part.hashes))
             part.size_bytes += len(ids)
             self._open_bytes += len(ids)
-        return any(part.ids.key(position) == name for position in part.order[first:last].tolist())
+        ids_of = part.ids
+        return any(ids_of.key(position) == name for position in part.order[first:last].tolist())
 
     def _parts(self, uid: int, minute: int) -> list[_Part]:
         parts = self._open.get((uid, minute))

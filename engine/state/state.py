@@ -239,31 +239,31 @@ class State:
 
         Raises StorageError, with the frozen table kept for another attempt, or DamagedError.
         """
+        for _ in self.write_steps():
+            time.sleep(0)  # Between two statements the other threads go first.
+        return self.stored_index
+
+    def write_steps(self) -> Iterator[None]:
+        """The same, statement by statement; abandoned before its end it leaves the file as it was."""
         with self._writing:
             frozen = self._layers.frozen
             if frozen is None:
-                return self.stored_index
-            boundary = self.start_writing(frozen)
+                return
+            boundary = Boundary(self._store.writer, frozen, self._limits, self._sums, self._seen.next_part)
             try:
-                for _ in boundary.steps():
-                    time.sleep(0)
+                yield from boundary.steps()
             except sqlite3.Error as error:
                 boundary.undo()
                 raise translate(self._store.path, error) from error
             except BaseException:
                 boundary.undo()
                 raise
-            self._written(frozen, boundary)
-            return self.stored_index
+            self._written(frozen, boundary.parts)
 
-    def start_writing(self, frozen: Generation) -> Boundary:
-        """The transaction of a frozen generation, not begun yet."""
-        return Boundary(self._store.writer, frozen, self._limits, self._sums, self._seen.next_part)
-
-    def _written(self, frozen: Generation, boundary: Boundary) -> None:
+    def _written(self, frozen: Generation, parts: dict[tuple[int, int], int]) -> None:
         """Let the file take the frozen table's place in apply's view, then drop it piece by piece."""
         assert frozen.mark is not None
-        self._seen.next_part.update(boundary.parts)
+        self._seen.next_part.update(parts)
         addition = self._seen.prepare(frozen)
         seen_from = {uid: row.seen_from for uid, row in frozen.counters.items()}
         dropped = [uid for uid, channel in frozen.channels.items() if channel is None]

@@ -25,6 +25,10 @@ _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
 _OFFSET_MASK: Final = (1 << SLOT_BITS) - 1
 _VECTOR_MIN: Final = 24
 """From this many keys on numpy's fixed cost pays."""
+_GROUP_MIN: Final = 5000
+"""Fewer keys go to their buckets one by one, unless all go to one."""
+_SMALL: Final = 200
+"""A bucket of at most this many keys is sorted without numpy."""
 _LOAD_CHUNK: Final = 100_000
 """Keys of one load that are grouped at once."""
 
@@ -60,8 +64,15 @@ class _Bucket:
         return dropped
 
     def head(self) -> int:
-        """The smallest key of a settled bucket."""
-        return min(int(run[0]) for run in self.runs)
+        """The smallest key; a large bucket must be settled."""
+        heads = [int(run[0]) for run in self.runs]
+        if self.fresh:
+            heads.append(min(self.fresh))
+        return min(heads)
+
+    def small(self, limit: int) -> bool:
+        """Whether it is quicker, and enough, to sort all of it as a list."""
+        return not self.runs and len(self.fresh) <= min(limit, _SMALL)
 
     def take(self, limit: int, below: int | None) -> tuple[Keys, int]:
         """The smallest keys, at most `limit` and less than `below`; and how many left the runs, doubles included."""
@@ -127,7 +138,10 @@ class Timeline:
         keys = ((dues_ms & _OFFSET_MASK) << _SEQ_BITS | seqs).view(np.uint64)
         first = int(places[0])
         if (places == first).all():
-            self._bucket(first).fresh.frombytes(keys.data)
+            self._bucket(first).fresh.frombytes(keys.tobytes())
+        elif len(keys) < _GROUP_MIN:
+            for place, key in zip(places.tolist(), keys.tolist(), strict=True):
+                self._bucket(place).fresh.append(key)
         else:
             order = np.argsort(places, kind="stable")
             places, keys = places[order], keys[order]
@@ -135,7 +149,7 @@ class Timeline:
             ends = [*starts.tolist(), len(keys)]
             start = 0
             for place, end in zip(places[[0, *ends[:-1]]].tolist(), ends, strict=True):
-                self._bucket(place).fresh.frombytes(keys[start:end].data)
+                self._bucket(place).fresh.frombytes(keys[start:end].tobytes())
                 start = end
         earliest = int(dues_ms.min())
         if self._head_ms is None or earliest < self._head_ms:
@@ -152,15 +166,20 @@ class Timeline:
         seqs: list[int] = []
         while len(dues) < limit and self._head_ms is not None and self._head_ms <= now_ms:
             place, bucket = self._first()
-            self._count -= bucket.settle()
-            below = None
-            if now_ms < (place + 1) * _BUCKET_MS - 1:
-                below = ((now_ms & _OFFSET_MASK) + 1) << _SEQ_BITS
-            keys, left = bucket.take(limit - len(dues), below)
-            self._count -= left
             base_ms = place << _BUCKET_BITS & ~_OFFSET_MASK
-            dues += ((keys >> np.uint64(_SEQ_BITS)).astype(np.int64) + base_ms).tolist()
-            seqs += (keys & np.uint64(_SEQ_MASK)).tolist()
+            whole = now_ms >= (place + 1) * _BUCKET_MS - 1
+            if whole and bucket.small(limit - len(dues)):
+                few = sorted(set(bucket.fresh))
+                self._count -= len(bucket.fresh)
+                dues += [base_ms + (key >> _SEQ_BITS) for key in few]
+                seqs += [key & _SEQ_MASK for key in few]
+            else:
+                self._count -= bucket.settle()
+                below = None if whole else ((now_ms & _OFFSET_MASK) + 1) << _SEQ_BITS
+                keys, left = bucket.take(limit - len(dues), below)
+                self._count -= left
+                dues += ((keys >> np.uint64(_SEQ_BITS)).astype(np.int64) + base_ms).tolist()
+                seqs += (keys & np.uint64(_SEQ_MASK)).tolist()
             if not bucket.runs:
                 del self._buckets[place]
             self._find_head()
@@ -171,7 +190,8 @@ class Timeline:
             self._head_ms = None
             return
         place, bucket = self._first()
-        self._count -= bucket.settle()
+        if len(bucket.fresh) > _SMALL:
+            self._count -= bucket.settle()
         self._head_ms = (bucket.head() >> _SEQ_BITS) + (place << _BUCKET_BITS & ~_OFFSET_MASK)
 
     def _first(self) -> tuple[int, _Bucket]:
