@@ -117,7 +117,7 @@ class LeaseTable:
         """Give `ids` a new deadline; returns those that hold no lease."""
         by_consumer: dict[int, tuple[Consumer, list[bytes]]] = {}
         missing: list[bytes] = []
-        for ack_id in ids:
+        for ack_id in dict.fromkeys(ids):
             lease = self._leases.get(ack_id)
             if lease is None:
                 missing.append(ack_id)
@@ -126,12 +126,9 @@ class LeaseTable:
             by_consumer.setdefault(id(consumer), (consumer, []))[1].append(ack_id)
         for consumer, moved in by_consumer.values():
             group = LeaseGroup(consumer, deadline_ns, moved)
-            group.live = 0
             for ack_id in moved:
                 message, old = self._leases[ack_id]
-                if old is not group:
-                    old.drop()
-                    group.live += 1
+                old.drop()
                 self._leases[ack_id] = (message, group)
             self._remember(group)
         return missing

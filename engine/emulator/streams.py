@@ -126,11 +126,11 @@ class Streams:
         consumer = Consumer(call.max_outstanding_messages, call.max_outstanding_bytes)
         stream = Stream(subscription, consumer, seconds * NS_PER_S)
         stream.stalled = self._is_stalled(subscription.name)
+        self._take_requests(stream, call)
         self._open.add(stream)
         subscription.consumers.add(consumer)
         subscription.active_ns = self._runtime.clock.now_ns()
         self._runtime.counters["streams_opened"] += 1
-        self._take_requests(stream, call)
         return stream
 
     def _leave(self, stream: Stream) -> None:

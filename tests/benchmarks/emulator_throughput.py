@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.emulator_throughput [--messages 200000]
 
-The server and the client are processes of their own; the client uses raw stubs, batches of 500, 250-byte bodies and two attributes.
+The server and the client are processes of their own; the client uses raw stubs, batches of 500, 250-byte bodies and two
+attributes. Run it on a quiet machine; `all at once` publishes and receives at the same time.
 """
 
 from __future__ import annotations

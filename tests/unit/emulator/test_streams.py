@@ -54,6 +54,12 @@ def test_a_malformed_ack_id_ends_the_stream(bench: Bench) -> None:
     assert stream.wait_for_end()[0] == "INVALID_ARGUMENT"
 
 
+def test_a_stream_that_is_refused_at_once_leaves_nothing_behind(bench: Bench) -> None:
+    stream = bench.client.stream(bench.subscription, ack_ids=["made up"])
+    assert stream.wait_for_end()[0] == "INVALID_ARGUMENT"
+    assert bench.emulator.counters()["streams_open"] == 0
+
+
 @pytest.mark.parametrize(
     "later",
     [
