@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +56,11 @@ class NodeProcess:
     def kill(self) -> None:
         """SIGKILL to engine and web at once."""
         self.process.kill()
+
+    def kill_engine(self) -> None:
+        """SIGKILL to the engine's process alone; the web side must notice by itself."""
+        self.process.signal(signal.SIGKILL)
+        self.process.wait_end(10)
 
     def close(self) -> None:
         """End it however it stands."""

@@ -122,6 +122,13 @@ class Process:
         """Send a signal to the process alone."""
         self._popen.send_signal(number)
 
+    def wait_end(self, timeout_s: float) -> int:
+        """The exit code, once it has ended."""
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self.failure(f"still running after {timeout_s} s") from None
+
     def kill(self) -> None:
         """SIGKILL to the whole session, and wait."""
         with contextlib.suppress(ProcessLookupError):

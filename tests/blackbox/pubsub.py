@@ -35,7 +35,7 @@ _ANSWERS: Final[dict[str, Any]] = {
     "Subscriber/CreateSubscription": (types.Subscription, types.Subscription),
     "Subscriber/DeleteSubscription": (types.DeleteSubscriptionRequest, None),
     "Subscriber/Acknowledge": (types.AcknowledgeRequest, None),
-    "Subscriber/Pull": (types.PullRequest, types.PullResponse),
+    "Subscriber/Seek": (types.SeekRequest, types.SeekResponse),
 }
 
 
@@ -104,6 +104,7 @@ class PubSub:
             ack_deadline_seconds=10,
             filter=only,
             enable_message_ordering=ordering,
+            retain_acked_messages=True,
         )
         self._call("Subscriber/CreateSubscription", request)
 
@@ -116,13 +117,11 @@ class PubSub:
         answer = self._call("Publisher/Publish", PublishRequest(topic=topic_path(topic), messages=messages))
         return list(answer.message_ids)
 
-    def is_drained(self, subscription: str) -> bool:
-        """Whether nothing can be pulled at the moment; what comes is given back at once by a nack-free expiry, so call
-        this only where nothing is expected."""
-        request = types.PullRequest.pb()(
-            subscription=subscription_path(subscription), max_messages=1, return_immediately=True
-        )
-        return not self._call("Subscriber/Pull", request).received_messages
+    def deliver_again(self, subscription: str) -> None:
+        """Make everything undelivered again, what was acked included; the subscription must retain that."""
+        request = types.SeekRequest.pb()(subscription=subscription_path(subscription))
+        request.time.FromSeconds(int(time.time()) - 300)
+        self._call("Subscriber/Seek", request)
 
     def collect(self, subscription: str) -> Collector:
         """A consumer that runs until it is closed."""
