@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -243,7 +243,7 @@ class State:
             time.sleep(0)  # Between two statements the other threads go first.
         return self.stored_index
 
-    def write_steps(self) -> Iterator[None]:
+    def write_steps(self) -> Generator[None]:
         """The same, statement by statement; abandoned before its end it leaves the file as it was."""
         with self._writing:
             frozen = self._layers.frozen

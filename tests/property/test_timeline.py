@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,8 +31,9 @@ steps = st.lists(
 
 @settings(max_examples=150, deadline=None, print_blob=True)
 @given(steps)
-def test_what_is_taken_is_what_a_sorted_list_without_doubles_would_give(steps: list) -> None:
-    timeline, model = Timeline(), set()
+def test_what_is_taken_is_what_a_sorted_list_without_doubles_would_give(steps: list[Any]) -> None:
+    timeline = Timeline()
+    model: set[tuple[int, int]] = set()
     for verb, argument in steps:
         if verb == "take":
             now_ms, limit = argument

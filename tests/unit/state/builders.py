@@ -8,7 +8,7 @@ from typing import Any
 
 from engine import commands as c
 from engine.config import StateLimits
-from engine.model import Channel, DestinationConfig, Destination, Policy, Source, SourceConfig
+from engine.model import Channel, Destination, DestinationConfig, Policy, Source, SourceConfig
 from engine.state.state import State
 
 T0_MS = 1_700_000_000_000
@@ -34,15 +34,21 @@ def destination(topic: str = "t") -> Destination:
     return Destination(config=DestinationConfig(project_id="p", topic_id=topic))
 
 
-def create(id: str = "a", *, stamp_ms: int = T0_MS, subscription: str = "s", policy: Policy = Policy(), **more: Any) -> c.CreateChannel:  # noqa: B008
+def create(
+    id: str = "a", *, stamp_ms: int = T0_MS, subscription: str = "s", policy: Policy | None = None, **more: Any
+) -> c.CreateChannel:
     return c.CreateChannel(
         stamp_ms=stamp_ms, id=id, name=id.upper(), source=source(subscription), destination=destination(),
-        policy=policy, **more,
+        policy=policy or Policy(), **more,
     )  # fmt: skip
 
 
 def update(channel: Channel, *, stamp_ms: int = T0_MS, subscription: str = "s", **more: Any) -> c.UpdateChannel:
-    values = {"expected_revision": channel.revision, "name": channel.name, "policy": channel.policy} | more
+    values: dict[str, Any] = {
+        "expected_revision": channel.revision,
+        "name": channel.name,
+        "policy": channel.policy,
+    } | more
     return c.UpdateChannel(
         stamp_ms=stamp_ms, channel_uid=channel.uid, source=source(subscription), destination=destination(), **values
     )

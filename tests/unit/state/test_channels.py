@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,7 @@ from engine.model import Closing, Cluster, Node, Pause, Side
 from tests.unit.state.builders import SMALL, T0_MS, World, accept, confirm, create, update
 
 
-def close(uid: int = 1, mode: Closing | None = Closing.DISCARD, **more: object) -> c.CloseChannel:
+def close(uid: int = 1, mode: Closing | None = Closing.DISCARD, **more: Any) -> c.CloseChannel:
     return c.CloseChannel(stamp_ms=T0_MS, channel_uid=uid, mode=mode, **more)
 
 
@@ -158,7 +159,7 @@ def test_keys_are_capped_and_forgotten_after_their_window(tmp_path) -> None:
     world = World(tmp_path, replace(SMALL, results_max=2, result_window_ms=1000))
     world.do(create())
 
-    def pause(key: str, stamp_ms: int, fingerprint: str = "f") -> c.Answer:
+    def pause(key: str, stamp_ms: int, fingerprint: str = "f") -> Any:
         return world.do(
             c.PauseChannel(stamp_ms=stamp_ms, channel_uid=1, side=Side.BOTH, pause=Pause(by=key),
                            request_id=key, fingerprint=fingerprint)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine import commands as c
+from engine.config import StateLimits
 from engine.model import ChannelStats, Closing, Policy
 from engine.state import rows
 from tests.unit.state.builders import SUBSCRIPTION, T0_MS, World, accept, confirm, create
@@ -14,7 +17,9 @@ FAULT = c.Fault("BAD_TIME", "looks like milliseconds")
 
 def test_accepted_messages_are_pending_with_all_that_was_sent(world: World) -> None:
     answer = world.do(
-        accept("m1", "m2", dues_ms=[T0_MS + 5, T0_MS + 6], payloads=[b"one", b""], ordering_keys={1: "k"}, keys={0: "x"})
+        accept(
+            "m1", "m2", dues_ms=[T0_MS + 5, T0_MS + 6], payloads=[b"one", b""], ordering_keys={1: "k"}, keys={0: "x"}
+        )
     )
     assert answer == c.Accepted(first_seq=1, pending=2)
     first, second = world.state.get([1, 2])
@@ -44,7 +49,9 @@ def test_a_source_message_seen_before_is_not_stored_again(world: World) -> None:
 @pytest.mark.parametrize(
     "other", [{"publish_us": 8}, {"subscription": SUBSCRIPTION + "2"}, {"uid": 2}], ids=["time", "source", "channel"]
 )
-def test_the_same_id_is_another_message_if_anything_else_of_its_key_differs(world: World, other: dict) -> None:
+def test_the_same_id_is_another_message_if_anything_else_differs(
+    world: World, other: dict[str, Any]
+) -> None:
     world.do(create("b", subscription="b"), accept("m1"))
     assert world.do(accept("m1", **other)).pending == 1
     world.state.boundary()
@@ -75,8 +82,6 @@ def test_an_outage_does_not_forget_what_was_seen_before_it(tmp_path) -> None:
 
 
 def test_the_window_is_never_shorter_than_fifteen_minutes_of_listening(tmp_path) -> None:
-    from engine.config import StateLimits
-
     world = World(tmp_path, StateLimits())
     world.do(create(policy=Policy(dedupe_window_ms=1)), accept("m1"))
     world.do(*[accept(f"x{i}", stamp_ms=T0_MS + 10_000 * i) for i in range(1, 90)])
@@ -98,7 +103,7 @@ def test_the_window_is_never_shorter_than_fifteen_minutes_of_listening(tmp_path)
         {"stamp_ms": -1},
     ],
 )
-def test_an_accept_that_cannot_be_stored_is_rejected_and_changes_nothing(world: World, wrong: dict) -> None:
+def test_an_accept_that_cannot_be_stored_is_rejected_and_changes_nothing(world: World, wrong: dict[str, Any]) -> None:
     before = world.state.digest()
     answer = world.do(accept("m1", "m2", **wrong))
     assert isinstance(answer, c.Rejected)
