@@ -100,7 +100,7 @@ def test_a_real_key_is_checked_but_never_used_with_an_emulator(bench, tmp_path, 
 
 def test_a_source_with_a_wrong_key_recovers_as_soon_as_the_right_one_is_there(bench, tmp_path, pem):
     path = tmp_path / "key.json"
-    source, listener = bench.source(key_file=str(path))
+    source, _listener = bench.source(key_file=str(path))
     eventually(lambda: source.status().state == "failing")
     assert "is missing" in (source.status().reason or "")
     path.write_text("{")
