@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.forms import ModelForm
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
@@ -25,6 +26,14 @@ from scheduler_project.client import get_client
 from scheduler_project.site import EngineBackedAdmin, due_cell
 
 _REFUSAL = "_scheduler_refusal"
+_FACTS = (
+    ("Source", "source.config"),
+    ("Destination", "destination.config"),
+    ("Policy", "policy"),
+    ("Revision", "revision"),
+    ("Created", "created_at"),
+    ("Changed", "updated_at"),
+)
 
 
 class ChannelChangeList(ChangeList):
@@ -142,7 +151,7 @@ class ChannelAdmin(EngineBackedAdmin):
         document = None
         if obj is not None:
             document = get_client().channel(obj.pk)
-        form = super().get_form(request, obj, change=change, fields=None, **kwargs)
+        form = super().get_form(request, obj, change=change, **kwargs)
         return _bound_form(form, document, getattr(request, _REFUSAL, None))
 
     def changeform_view(
@@ -153,6 +162,8 @@ class ChannelAdmin(EngineBackedAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
         """The form; a refusal by the engine comes back as the same form with each fault at its field."""
+        if object_id is not None and not self.has_change_permission(request):
+            return self._show(request, object_id)
         context = {"show_save_and_add_another": False, "show_save_as_new": False, **(extra_context or {})}
         if object_id is not None:
             context["channel"] = self._for_page(object_id)
@@ -164,6 +175,23 @@ class ChannelAdmin(EngineBackedAdmin):
                 raise
             setattr(request, _REFUSAL, refusal)
             return super().changeform_view(request, object_id, form_url, context)
+
+    def _show(self, request: HttpRequest, channel_id: str) -> HttpResponse:
+        """The channel for a login that may not change it."""
+        channel = self._for_page(channel_id)
+        if request.method != "GET":
+            raise PermissionDenied
+        if channel is None:
+            raise Http404
+        context = {
+            **self.admin_site.each_context(request),
+            "title": channel["name"],
+            "opts": self.opts,
+            "channel": channel,
+            "may_pause": (user_role(request.user) or Role.VIEWER) >= Role.OPERATOR,
+            "facts": [(label, _value_at(channel, path)) for label, path in _FACTS],
+        }
+        return TemplateResponse(request, "admin/channels_app/channel/show.html", context)
 
     @staticmethod
     def _for_page(channel_id: str) -> dict[str, Any] | None:
@@ -246,6 +274,16 @@ class ChannelAdmin(EngineBackedAdmin):
         else:
             self.message_user(request, f"The channel {channel_id} is {said}.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:channels_app_channel_change", args=(channel_id,)))
+
+
+def _value_at(document: dict[str, Any], path: str) -> str:
+    """A part of a document as words: the members that are set, one after the other."""
+    value: Any = document
+    for step in path.split("."):
+        value = value[step]
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name} {content}" for name, content in value.items() if content not in (None, [], ""))
 
 
 def _bound_form(form: type[ModelForm[Any]], document: Any, refusal: RequestError | None) -> type[ModelForm[Any]]:

@@ -69,11 +69,7 @@ def dict_config(log_format: str, log_level: str, stream: str) -> dict[str, Any]:
             "django.security.DisallowedHost": {"level": logging.CRITICAL, "handlers": [], "propagate": True},
             "django.server": {"handlers": [], "propagate": True},
             "gunicorn.error": {"level": level, "handlers": [], "propagate": True},
-            "gunicorn.access": {
-                "level": level if level <= logging.DEBUG else logging.WARNING,
-                "handlers": [],
-                "propagate": True,
-            },
+            "gunicorn.access": {"level": access, "handlers": [], "propagate": True},
         },
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -26,7 +27,7 @@ def parse_time(text: str) -> int:
     """Milliseconds since the epoch, rounded up; ValueError with a sentence."""
     text = text.strip()
     if _EPOCH.fullmatch(text):
-        return -int(-(Decimal(text) * 1000) // 1)
+        return math.ceil(Decimal(text) * 1000)
     if not _RFC3339.fullmatch(text):
         raise ValueError(f"{text[:64]!r} is neither RFC 3339 with an offset nor seconds since the epoch")
     # In a query string an unescaped plus sign arrives as a blank.
