@@ -25,7 +25,6 @@ from engine.state.rows import (
     Q_REVISION,
     REVISION,
     ROW_BYTES,
-    SLOT_BITS,
     QuarantineRow,
     Row,
 )
@@ -217,11 +216,6 @@ class Layers:
             found = reads.messages(self.store, self.store.apply_reader, stored)
             rows = [found.get(seq) if row is None else row for seq, row in zip(seqs, rows, strict=True)]
         return rows
-
-
-def slots_of(dues_ms: Sequence[int]) -> set[int]:
-    """The due slots of some messages."""
-    return {due >> SLOT_BITS for due in dues_ms}
 
 
 def _head(row: Row) -> Head:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from itertools import repeat
 from typing import Final, TypeVar
 
@@ -21,10 +21,10 @@ from engine.commands import (
 )
 from engine.config import StateLimits
 from engine.model import Channel
-from engine.state.checksum import Hashes, integers, text_hashes
+from engine.state.checksum import Hashes, Integers, integers, text_hashes
 from engine.state.counters import Counters
 from engine.state.generation import Recent, SourceKey
-from engine.state.layers import Gone, Layers, slots_of
+from engine.state.layers import Gone, Layers
 from engine.state.rows import (
     ACCEPTED_MS,
     ATTEMPTS,
@@ -41,6 +41,7 @@ from engine.state.rows import (
     Row,
     accepted_crcs,
     quarantine_crc,
+    slots_of,
 )
 from engine.state.seen import Seen
 
@@ -79,9 +80,10 @@ class Messages:
             return no_channel(command.channel_uid), None
         if channel.closing is not None:
             return Rejected(REASON_CHANNEL_CLOSING, f"channel {channel.id!r} is being deleted"), None
-        wrong = _malformed(command)
-        if wrong:
-            return Rejected(REASON_MALFORMED, wrong), None
+        times = _times(command)
+        if isinstance(times, str):
+            return Rejected(REASON_MALFORMED, times), None
+        due_column, publish_column = times
         uid, subscription = command.channel_uid, command.subscription
         counters = self.touch(uid)
         window_ms = max(channel.policy.dedupe_window_ms, self._limits.dedupe_window_min_ms)
@@ -91,11 +93,11 @@ class Messages:
             return Accepted(first_seq=first_seq, pending=0), None
         names = list(zip(command.source_ids, command.publish_us, strict=True))
         id_hashes = text_hashes(command.source_ids)
-        hashes = self._seen.key_hash(uid, subscription, id_hashes, integers(command.publish_us))
+        hashes = self._seen.key_hash(uid, subscription, id_hashes, publish_column)
         known = self._seen.known(uid, subscription, names, hashes, counters.seen_from, self._layers.generations())
         unique = dict.fromkeys(names)
         if known or len(unique) != len(names) or command.faults or command.discards:
-            return self._accept_mixed(command, stamp_ms, minute, names, id_hashes, hashes, known)
+            return self._accept_mixed(command, stamp_ms, minute, names, times, id_hashes, hashes, known)
         self._remember(uid, subscription, minute, unique, hashes)
         columns = Columns(
             dues_ms=command.dues_ms,
@@ -105,6 +107,8 @@ class Messages:
             ordering_keys=_spread(command.ordering_keys, len(names), ""),
             keys=_spread(command.keys, len(names), None),
             id_hashes=id_hashes,
+            due_column=due_column,
+            publish_column=publish_column,
         )
         seqs = range(first_seq, first_seq + len(names))
         self._store_pending(uid, stamp_ms, seqs, columns)
@@ -116,6 +120,7 @@ class Messages:
         stamp_ms: int,
         minute: int,
         names: list[SourceKey],
+        times: tuple[Integers, Integers],
         id_hashes: Hashes,
         hashes: Hashes,
         known: set[SourceKey],
@@ -145,6 +150,8 @@ class Messages:
                 ordering_keys=[command.ordering_keys.get(i, "") for i in pending],
                 keys=[command.keys.get(i) for i in pending],
                 id_hashes=id_hashes[pending],
+                due_column=times[0][pending],
+                publish_column=times[1][pending],
             )
             self._store_pending(uid, stamp_ms, seqs, columns)
         for seq, i in enumerate(aside, first_seq + len(pending)):
@@ -196,7 +203,7 @@ class Messages:
             )
         )
         size_bytes = sum(map(len, columns.payloads))
-        self._layers.put_messages(uid, seqs, rows, slots_of(columns.dues_ms), size_bytes)
+        self._layers.put_messages(uid, seqs, rows, slots_of(columns.due_column), size_bytes)
         counters = self.counters[uid]
         counters.pending += len(rows)
         counters.pending_bytes += size_bytes
@@ -276,20 +283,16 @@ def no_channel(uid: int) -> Rejected:
     return Rejected(REASON_NO_CHANNEL, f"there is no channel with uid {uid}")
 
 
-def _malformed(command: Accept) -> str:
-    """What is wrong with the columns, or nothing: an Accept that cannot be stored must be refused, not raise."""
-    lengths = {
-        len(column)
-        for column in (command.source_ids, command.publish_us, command.dues_ms, command.payloads)
-    }  # fmt: skip
+def _times(command: Accept) -> tuple[Integers, Integers] | str:
+    """Due and publish times as columns; or what is wrong: what cannot be stored must be refused, not raise."""
+    columns: tuple[Sized, ...] = (command.source_ids, command.publish_us, command.dues_ms, command.payloads)
+    lengths = {len(column) for column in columns}
     if len(lengths) != 1:
         return f"columns of unequal length: {sorted(lengths)}"
     try:
-        integers(command.publish_us)
-        integers(command.dues_ms)
+        return integers(command.dues_ms), integers(command.publish_us)
     except OverflowError:
         return "a time does not fit 64 bits"
-    return ""
 
 
 def _spread(values: Mapping[int, _T], n: int, default: _T) -> list[_T] | None:

@@ -15,6 +15,7 @@ import numpy as np
 from engine.state.checksum import (
     ABSENT,
     Hashes,
+    Integers,
     bytes_hash,
     bytes_hashes,
     fold,
@@ -76,6 +77,13 @@ def slot_of(due_ms: int) -> int:
     return due_ms >> SLOT_BITS
 
 
+def slots_of(due_column: Integers) -> set[int]:
+    """The slots of some messages, most of which usually share one."""
+    slots = due_column >> SLOT_BITS
+    low, high = int(slots.min()), int(slots.max())
+    return {low} if low == high else set(slots.tolist())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """New messages of one Accept as columns of equal length; every one gets the same stamp, attempts 0, revision 1."""
@@ -89,6 +97,9 @@ class Columns:
     keys: Sequence[str | None] | None
     id_hashes: Hashes
     """Hashes of `source_ids`, made for the duplicate check already."""
+    due_column: Integers
+    publish_column: Integers
+    """`dues_ms` and `publish_us` again."""
 
 
 def accepted_crcs(uid: int, accepted_ms: int, first_seq: int, columns: Columns) -> list[int]:
@@ -106,11 +117,11 @@ def accepted_crcs(uid: int, accepted_ms: int, first_seq: int, columns: Columns) 
             )
         ]  # fmt: skip
     h = np.full(n, head, dtype=np.uint64)
-    dues = unsigned(integers(columns.dues_ms))
+    dues = unsigned(columns.due_column)
     fold_column(h, np.arange(first_seq, first_seq + n, dtype=np.uint64))
     fold_column(h, dues)
     fold_column(h, dues)
-    fold_column(h, unsigned(integers(columns.publish_us)))
+    fold_column(h, unsigned(columns.publish_column))
     fold_column(h, bytes_hashes(columns.payloads))
     fold_column(h, columns.id_hashes)
     fold_column(h, _EMPTY_64 if columns.ordering_keys is None else text_hashes(columns.ordering_keys))

@@ -97,12 +97,19 @@ class Window:
         return sorted({*living, *stored})[:limit]
 
     def _in_memory(self, uid: int, after_seq: int) -> set[int]:
-        """Seqs of a channel that are alive in the memory tables."""
+        """Seqs of a channel that are alive in the memory tables.
+
+        A generation without slots of the channel holds no message of it, so that deleting a channel in slices does
+        not walk through the traffic of the others each time.
+        """
         active, frozen = self._layers.active, self._layers.frozen
-        found = {seq for seq, row in active.messages.items() if row[CHANNEL_UID] == uid}
+        found: set[int] = set()
+        if uid in active.slots:
+            found = {seq for seq, row in active.messages.items() if row[CHANNEL_UID] == uid}
         found |= {seq for seq, aside in active.quarantine.items() if aside[Q_CHANNEL_UID] == uid}
         if frozen is not None:
-            found |= {s for s, row in frozen.messages.items() if row[CHANNEL_UID] == uid and s not in active.gone}
+            if uid in frozen.slots:
+                found |= {s for s, row in frozen.messages.items() if row[CHANNEL_UID] == uid and s not in active.gone}
             found |= {
                 s
                 for s, aside in frozen.quarantine.items()

@@ -23,6 +23,8 @@ def test_checksums_by_columns_are_those_of_single_rows(n: int, keyed: bool) -> N
         ordering_keys=[f"k{i % 3}" if i % 3 else "" for i in range(n)] if keyed else None,
         keys=[None if i % 2 else f"key{i}" for i in range(n)] if keyed else None,
         id_hashes=text_hashes(f"id{i}" for i in range(n)),
+        due_column=integers([(-1) ** i * i * 10**12 for i in range(n)]),
+        publish_column=integers(range(n)),
     )
     made = accepted_crcs(3, 99, 1000, columns)
     singly: list[rows.Row] = [
