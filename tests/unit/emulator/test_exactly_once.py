@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 
 import grpc
 import pytest
+from google.cloud import pubsub_v1
+from google.cloud.pubsub_v1.subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from google.rpc import error_details_pb2, status_pb2
 
 from tests.contract.pubsub.client import Pb, bodies, eventually
@@ -93,3 +96,26 @@ def test_without_exactly_once_unknown_ids_are_passed_over(bench: Bench) -> None:
     bench.client.Acknowledge(subscription=bench.subscription, ack_ids=["made up"])
     bench.client.publish(bench.topic, b"1")
     assert bodies(bench.client.pull(bench.subscription)) == [b"1"]
+
+
+def test_the_high_level_client_learns_what_became_of_its_acks(
+    bench: Bench, exact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", bench.emulator.address)
+    outcomes: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def callback(message: pubsub_v1.subscriber.message.Message) -> None:
+        if message.data == b"late":
+            bench.clock.advance(700)
+        outcomes.put(message.ack_with_response())
+
+    with pubsub_v1.SubscriberClient() as subscriber:
+        streaming = subscriber.subscribe(exact, callback)
+        bench.client.publish(bench.topic, b"good")
+        assert outcomes.get(timeout=10).result(10) == AcknowledgeStatus.SUCCESS
+        bench.client.publish(bench.topic, b"late")
+        with pytest.raises(AcknowledgeError) as error:
+            outcomes.get(timeout=10).result(10)
+        assert error.value.error_code is AcknowledgeStatus.INVALID_ACK_ID
+        streaming.cancel()
+        streaming.result(10)
