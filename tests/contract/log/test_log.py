@@ -391,13 +391,10 @@ def test_what_a_failing_state_did_not_apply_is_replayed_after_the_restart(bench:
 
 
 def test_the_status_of_a_leading_log_is_complete(started: Open) -> None:
-    state = Recorder()
-    log = started(state)
+    log = started(Recorder())
     log.submit(b"x").result(5)
     status = log.status()
     assert (status.role, status.term, status.leader) == (Role.LEADER, 1, "node-a:5559")
     assert (status.first_index, status.last_index, status.commit_index) == (1, 2, 2)
-    assert (status.synced_index, status.applied_index) == (2, 2)
-    assert (status.fatal, status.disk_full) == (None, False)
-    assert status.log_bytes > 0
-    assert log.members() == ("node-a:5559",)
+    assert (status.synced_index, status.applied_index, status.fatal, status.disk_full) == (2, 2, None, False)
+    assert (status.log_bytes > 0, log.members()) == (True, ("node-a:5559",))
