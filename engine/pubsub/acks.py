@@ -100,12 +100,12 @@ class AckQueue:
         submission = _Submission(len(wanted))
         with self._lock:
             refused = self._closed or self._waiting_ids + len(wanted) > self._limits.ack_queue_max
-            if wanted and not refused:
+            if refused:
+                self.counts.given_up += len(wanted)
+            elif wanted:
                 self._waiting.append((lease_s, _Part(submission, wanted)))
                 self._waiting_ids += len(wanted)
                 self._unfinished += 1
-        if refused:
-            self.counts.given_up += len(wanted)
         if refused or not wanted:
             submission.future.set_result(0)
         else:
@@ -198,7 +198,8 @@ class AckQueue:
 
     def _failed(self, chunk: _Chunk, error: BaseException) -> None:
         """Repeat later what may still succeed, give up the rest."""
-        self.counts.failed_requests += 1
+        with self._lock:
+            self.counts.failed_requests += 1
         failure = classify(error, self._subscription)
         verdicts = failed_ids(error)
         retry = failure.kind is not FailureKind.MESSAGE or bool(verdicts)
@@ -212,7 +213,6 @@ class AckQueue:
             self._later(delay_s, lambda: self._repeat(chunk))
         else:
             for part in chunk.parts:
-                self.counts.given_up += len(part.ids)
                 self._finish(part, arrived=0, lease_s=chunk.lease_s)
             if chunk.parts:
                 _log.warning(
@@ -230,7 +230,6 @@ class AckQueue:
         for part in chunk.parts:
             lost = [i for i in part.ids if verdicts.get(i) is False]
             again = [i for i in part.ids if verdicts.get(i)]
-            self.counts.given_up += len(lost)
             arrived = len(part.ids) - len(lost) - len(again)
             settled = part.ids[: arrived + len(lost)]  # Only their number counts here.
             if settled:
@@ -259,6 +258,7 @@ class AckQueue:
                 self.counts.acked += arrived
             else:
                 self.counts.extended += arrived
+            self.counts.given_up += len(part.ids) - arrived
             submission.done += arrived
             submission.remaining -= len(part.ids)
             finished = submission.remaining == 0

@@ -23,7 +23,7 @@ from engine.clock import Clock
 from engine.config import PubSubLimits
 from engine.model import DestinationConfig, SourceConfig
 from engine.pubsub import credentials
-from engine.pubsub.errors import KeyFileError
+from engine.pubsub.errors import KeyFileError, NotConnected
 from engine.pubsub.timer import Timer
 
 _log = structlog.get_logger(__name__)
@@ -218,7 +218,7 @@ class Connections:
                 self._shared.append(shared)
                 return Connection(self, shared, self._clock)
         channel.close()
-        raise RuntimeError("the connections are closed")
+        raise NotConnected("the connections are closed")
 
     def _identify(self, endpoint: str | None, key_file: str | None) -> tuple[_Identity, bytes]:
         """Where a configuration leads and with which credentials, and its key file's content."""

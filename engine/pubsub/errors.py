@@ -75,7 +75,9 @@ def classify(error: BaseException, resource: str) -> Failure:
     """Say what `error` means for `resource`, a full topic or subscription name."""
     if isinstance(error, KeyFileError):
         return Failure(kind=FailureKind.CHANNEL, code="KEY_FILE", reason=str(error))
-    if isinstance(error, NotConnected | CancelledError | grpc.FutureCancelledError):
+    # gRPC raises a bare ValueError for a call on a channel that was closed meanwhile.
+    closed = isinstance(error, ValueError) and "closed channel" in str(error)
+    if closed or isinstance(error, NotConnected | CancelledError | grpc.FutureCancelledError):
         return Failure(kind=FailureKind.TRANSIENT, code="CLOSED", reason=f"The connection for {resource} is not open.")
     if isinstance(error, grpc.RpcError):
         return _classify_status(error, resource)

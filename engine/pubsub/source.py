@@ -83,6 +83,7 @@ class Source:
         self._stream: Stream | None = None
         self._paused = False
         self._stopping = False
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"source-{config.subscription_id}", daemon=True)
 
     # -- control ------------------------------------------------------------------------------
@@ -114,13 +115,14 @@ class Source:
             )
         self._enter("stopped")
 
-    def close(self, timeout_s: float = 0.0) -> None:
+    def close(self, timeout_s: float = 1.0) -> None:
         """Stop if need be, let acks arrive for up to `timeout_s`, give up the others, let the connection go."""
         if not self._stopping:
             self.stop(timeout_s)
         self._acks.drain(timeout_s, self._clock)
         self._acks.close()
         with self._condition:
+            self._closed = True
             connection, self._connection = self._connection, None
             self._stubs = {}
         if connection is not None:
@@ -205,7 +207,18 @@ class Source:
     def _receive(self) -> None:
         """Open a stream and hand on what it brings until it ends; raises what ended it."""
         connection = self._connect()
-        stream = Stream(connection, self.subscription, self._metadata, self._limits, self._clock, self._confirmed)
+        # A refusal may take its time: who was refused before believes only a stream that lasts.
+        failing = self._state.state == "failing"
+        confirm_s = self._limits.stream_settled_s if failing else self._limits.stream_confirm_s
+        stream = Stream(
+            connection,
+            self.subscription,
+            self._metadata,
+            self._limits,
+            self._clock,
+            confirm_s=confirm_s,
+            on_confirmed=self._confirmed,
+        )
         with self._condition:
             self._stream = stream
             self._state = replace(self._state, streams_opened=self._state.streams_opened + 1)
@@ -252,7 +265,11 @@ class Source:
         connection = self._connections.subscriber(self._config)
         stubs = {method: connection.unary(method) for method in _ACK_METHODS}
         with self._condition:
-            self._connection, self._stubs = connection, stubs
+            if not self._closed:
+                self._connection, self._stubs = connection, stubs
+        if self._closed:
+            connection.close()
+            raise NotConnected(f"{self.subscription} was closed while it was being connected")
         if old is not None:
             old.close()
         return connection
@@ -265,7 +282,7 @@ class Source:
                 return
             failing = self._state.state == "failing"
             entered = self._change("streaming", None)
-        self._on_state(entered)
+        self._tell(entered)
         if failing:
             _log.info("The source receives again.", action="source_recovered", subscription=self.subscription)
 
@@ -310,7 +327,7 @@ class Source:
             if self._state.state == state and self._state.failure == failure:
                 return
             entered = self._change(state, failure)
-        self._on_state(entered)
+        self._tell(entered)
 
     def _change(self, state: StateName, failure: Failure | None) -> SourceState:
         """The new state, taken on; the lock is held."""
@@ -318,6 +335,18 @@ class Source:
         reason = failure.reason if failure else None
         self._state = replace(self._state, state=state, reason=reason, failure=failure, since_ms=since_ms)
         return self._state
+
+    def _tell(self, entered: SourceState) -> None:
+        """Hand a new state to the owner; whatever it makes of it, the source goes on."""
+        try:
+            self._on_state(entered)
+        except Exception:
+            _log.exception(
+                "A change of state could not be handed on.",
+                action="source_state_unheard",
+                subscription=self.subscription,
+                state=entered.state,
+            )
 
     def _unwanted(self) -> bool:
         """Whether receiving is not wanted at the moment."""

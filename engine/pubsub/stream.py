@@ -39,11 +39,14 @@ class Stream:
         metadata: tuple[tuple[str, str], ...],
         limits: PubSubLimits,
         clock: Clock,
+        *,
+        confirm_s: float,
         on_confirmed: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._limits = limits
         self._clock = clock
+        self._confirm_s = confirm_s
         self._on_confirmed = on_confirmed
         self._condition = threading.Condition()
         self._over = False
@@ -93,7 +96,7 @@ class Stream:
         """In gRPC's thread: the first request, then heartbeats for as long as the stream lives."""
         yield self._first
         # Being asked for another request means that the first one was sent: a connection exists.
-        if self._wait(self._limits.stream_confirm_s):
+        if self._wait(self._confirm_s):
             return
         self._on_confirmed()
         beat_s = self._clock.elapsed_s()

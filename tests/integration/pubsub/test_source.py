@@ -80,6 +80,18 @@ def test_a_deleted_subscription_is_noticed_by_the_open_stream(emulator, bench):
     assert "create it" in (source.status().reason or "")
 
 
+def test_a_refusal_that_takes_its_time_does_not_make_the_state_flutter(emulator, bench):
+    emulator.create_subscription(PROJECT, "slow", "orders")
+    emulator.faults.fail("StreamingPull", "NOT_FOUND", "late", delay_s=0.15, times=None)
+    source, listener = bench.source("slow")
+    eventually(lambda: source.status().state == "failing")
+    opened = source.status().streams_opened
+    eventually(lambda: source.status().streams_opened >= opened + 3)
+    assert listener.names().count("streaming") <= 1
+    emulator.faults.clear()
+    eventually(lambda: source.status().state == "streaming")
+
+
 def test_a_denied_permission_says_which_role_is_missing(emulator, bench):
     emulator.faults.fail("StreamingPull", "PERMISSION_DENIED", "User not authorized.", times=3)
     source, _listener = bench.source()

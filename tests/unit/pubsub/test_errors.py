@@ -103,6 +103,7 @@ def test_credentials_hide_behind_unavailable(details, kind):
     [
         (KeyFileError("The key file x is missing."), FailureKind.CHANNEL, "KEY_FILE"),
         (NotConnected(), FailureKind.TRANSIENT, "CLOSED"),
+        (ValueError("Cannot invoke RPC on closed channel!"), FailureKind.TRANSIENT, "CLOSED"),
         (CancelledError(), FailureKind.TRANSIENT, "CLOSED"),
         (grpc.FutureCancelledError(), FailureKind.TRANSIENT, "CLOSED"),
         (grpc.FutureTimeoutError(), FailureKind.TRANSIENT, "DEADLINE_EXCEEDED"),
