@@ -37,7 +37,7 @@ class Plan:
     accepts: int
 
 
-QUICK: Final = Plan(throughput=100_000, drain=100_000, pending=200_000, paced_s=5, accepts=100)
+QUICK: Final = Plan(throughput=100_000, drain=100_000, pending=200_000, paced_s=4, accepts=100)
 FULL: Final = Plan(throughput=300_000, drain=1_000_000, pending=1_000_000, paced_s=30, accepts=500)
 
 
@@ -115,7 +115,7 @@ def drain(stand: Stand, plan: Plan) -> Figures:
     before = stand.stats()["pending"]
     first = stand.take_seqs(count)
     # Time to accept them all before they are due, at a modest rate.
-    due_ms = (now_us() // 1_000_000 + 6 + count // 15_000) * 1000
+    due_ms = (now_us() // 1_000_000 + 5 + count // 20_000) * 1000
     _build(stand, SOURCE, first, count, due_ms)
     stand.consumer.ask("expect", first_seq=first, count=count)
     stand.producer.ask("burst", timeout_s=_patience_s(count))
