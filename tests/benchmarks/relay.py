@@ -41,6 +41,9 @@ MEASURES: Final[dict[str, Measure]] = {
 }
 """In the order in which they run: those beside pending messages after `fill`."""
 
+FAILURES: Final = (Wrong, WorkerFailed, ProcessFailed, AssertionError, OSError)
+"""What a measure may raise; anything else is a fault of the benchmark."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what was asked for; 0, or 1 when a measure could not be taken."""
@@ -56,10 +59,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with stand() as bench:
             for name in chosen:
-                results[name] = _measure(bench, name, plan)
+                try:
+                    results[name] = _measure(bench, name, plan)
+                except FAILURES as error:
+                    failure = f"{name}: {error}{bench.deaths()}"
+                    break
     except KeyboardInterrupt:
         failure = "interrupted"
-    except (Wrong, WorkerFailed, ProcessFailed, AssertionError, OSError) as error:
+    except FAILURES as error:
         failure = str(error)
     _add_ratios(results)
     print(f"\n{table(results)}\n")

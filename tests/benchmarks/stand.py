@@ -55,6 +55,15 @@ class Stand:
     def topic(self, name: str) -> str:
         return f"projects/{PROJECT}/topics/{name}"
 
+    def deaths(self) -> str:
+        """What to know about a failure: which of the servers is gone, and what it said last."""
+        servers = {"the broker": self.broker, "the node": self.node.process}
+        return "".join(
+            f"\n{name} ended with {server.exit_code}: {server.output()[-2000:]}"
+            for name, server in servers.items()
+            if server.exit_code is not None
+        )
+
     def engine_pids(self) -> list[int]:
         return [self.node.process.pid]
 
