@@ -165,7 +165,7 @@ class Node:
         if leads:
             self._leadership = threading.Thread(target=self._lead, args=(term,), name="leadership", daemon=True)
             self._leadership.start()
-        else:
+        elif not self._stopping:
             log.warning("leadership is lost", action="leadership_lost", term=term)
 
     def _lead(self, term: int) -> None:

@@ -313,7 +313,7 @@ class Releaser:
             return
         note_release(self._metrics, lane, rows, released_ms, self._clock.elapsed_s())
         request = publish_request(lane.sink.topic, prepared.messages)
-        future = lane.sink.publish(request, len(seqs), deadline_s)
+        future = lane.sink.publish(request, len(seqs), deadline_s - self._clock.elapsed_s())
         future.add_done_callback(partial(self._published, lane, batch))
 
     def _postpone(self, lane: Lane, batch: Batch) -> None:
