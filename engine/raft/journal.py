@@ -269,7 +269,7 @@ def open_journal(
     if found.restart:
         segments.begin(found.terms.last_index + 1, found.terms.last_term)
     else:
-        segments.open(found.segments)
+        segments.open(found.segments, found.mark.index)
     for path in found.dropped:
         files.unlink(path)
     files.sync_directory(directory)

@@ -15,6 +15,8 @@ from engine.raft.record import HEADER_BYTES as RECORD_BYTES
 from engine.raft.record import encode_header
 from engine.raft.segment import Segment, create_segment, locate, read_records
 
+_COPY_BYTES = 1024 * 1024
+
 
 class Segments:
     """The open segments of one directory."""
@@ -44,11 +46,22 @@ class Segments:
         """First entry of the oldest segment."""
         return self._segments[0].first_index
 
-    def open(self, segments: Sequence[Segment]) -> None:
-        """Go on with what was found; the last one is synced, so that what was read from it is durable."""
+    def open(self, segments: Sequence[Segment], confirmed_index: int) -> None:
+        """Go on with what was found; all of it is on the disk when this returns.
+
+        What had not been confirmed is written again before the sync: if the last sync before this start failed, the
+        kernel may hold those pages as clean although they never reached the disk, and a sync alone would not tell.
+        """
         self._segments = list(segments)
-        self._descriptor = self._files.open(segments[-1].path)
-        self._files.truncate(self._descriptor, segments[-1].end)
+        last = segments[-1]
+        self._descriptor = self._files.open(last.path)
+        self._files.truncate(self._descriptor, last.end)
+        lowest = last.points[0][0] if last.points else last.last_index + 1
+        offset = locate(self._files, last, min(max(confirmed_index + 1, lowest), last.last_index + 1))
+        while offset < last.end:
+            part = self._files.read(self._descriptor, min(_COPY_BYTES, last.end - offset), offset)
+            self._files.write(self._descriptor, [part], offset)
+            offset += len(part)
         self._files.sync(self._descriptor)
 
     def begin(self, first_index: int, previous_term: int) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.config import JournalLimits
-from engine.raft.files import Files, SystemFiles
+from engine.raft.files import Files
 from engine.raft.journal import Journal, open_journal
 from engine.raft.log import Entry
+from tests.unit.raft.disk import UnsyncedFiles
 
 LIMITS = JournalLimits(segment_bytes=400, entry_bytes=2000, tail_bytes=700, queue_bytes=100_000, group_bytes=1000)
 
@@ -21,7 +22,7 @@ def open_at(
     limits: JournalLimits = LIMITS,
 ) -> Journal:
     return open_journal(
-        files or SystemFiles(), directory, limits, applied_index=applied_index, applied_term=applied_term
+        files or UnsyncedFiles(), directory, limits, applied_index=applied_index, applied_term=applied_term
     )
 
 

@@ -200,7 +200,7 @@ def test_a_repair_at_opening_that_dies_anywhere_is_finished_by_the_next(
     pytest.fail("the opening never ended")
 
 
-def test_what_a_killed_process_had_written_is_synced_before_it_counts(tmp_path: Path) -> None:
+def test_what_a_failed_sync_left_in_memory_is_written_again_before_it_counts(tmp_path: Path) -> None:
     files = FragileFiles()
     journal = open_at(tmp_path / "log", files=files)
     fill(journal, 3)
