@@ -277,7 +277,7 @@ class Releaser:
             seqs, rows = self._pickup.read(lane, batch.seqs)
         else:
             seqs, rows = batch.seqs, batch.rows
-        # The deadline is fixed first and the lease checked then: a pause of this process in between counts against both.
+        # The deadline is fixed first and the lease checked then: a pause in between counts against both.
         deadline_s = self._clock.elapsed_s() + self._pubsub.publish_deadline_s
         if not self._may_release():
             self._postpone(lane, batch)
