@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django.contrib.admin.apps import AdminConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 
 
-class SchedulerAdminConfig(AdminConfig):
-    """The admin; its site is ours."""
+class SchedulerAdminConfig(SimpleAdminConfig):
+    """The admin; its site is ours. Its pages are loaded with the URLs: a node's engine needs none of them."""
 
     default_site = "scheduler_project.site.SchedulerAdminSite"

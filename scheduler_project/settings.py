@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +67,27 @@ TEMPLATES = [
 # ---- databases -------------------------------------------------------------------------------------------------------
 
 
+def _database_from(url: str) -> dict[str, Any]:
+    """DATABASE_URL as Django takes it; no refusal repeats the URL, which holds a password."""
+    scheme = url.partition(":")[0]
+    if scheme not in ("sqlite", "postgres", "postgresql"):
+        raise ConfigError(
+            "DATABASE_URL cannot be used: allowed are sqlite:///path and postgres://user:password@host/name"
+        )
+    if scheme != "sqlite" and not (find_spec("psycopg") or find_spec("psycopg2")):
+        raise ConfigError("DATABASE_URL names PostgreSQL, whose driver is not installed: pip install 'psycopg[binary]'")
+    try:
+        config: dict[str, Any] = environ.Env.db_url_config(url)  # type: ignore[no-untyped-call]
+    except (ValueError, TypeError, ImproperlyConfigured) as error:
+        raise ConfigError("DATABASE_URL cannot be read: percent-encode special characters of its parts") from error
+    return config
+
+
 def _own_database() -> dict[str, Any]:
     """Django's own tables: users, admin log. Node-local and disposable unless DATABASE_URL says otherwise."""
     url = Secret("DATABASE_URL").value()
     if url:
-        try:
-            config: dict[str, Any] = environ.Env.db_url_config(url)  # type: ignore[no-untyped-call]
-        except (ValueError, TypeError, ImproperlyConfigured) as error:
-            raise ConfigError(
-                "DATABASE_URL cannot be read: allowed are URLs such as postgres://user:password@host/name"
-            ) from error
-        if not config.get("ENGINE"):
-            raise ConfigError("DATABASE_URL names an unknown kind of database: allowed are sqlite and postgres")
-        return config
+        return _database_from(url)
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(STORAGE_PATH / "django.db"),

@@ -8,6 +8,7 @@ from django.views.generic import RedirectView
 
 from scheduler_project import problems
 
+admin.autodiscover()
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
