@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from tests.tidy.tree import PACKAGES, ROOT, parsed, python_files, tracked
+from tests.tidy.tree import PACKAGES, ROOT, parsed, python_files, text, tracked
 
 UNSAFE_MODULES: Final = frozenset({"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"})
 UNSAFE_CALLS: Final = frozenset({"eval", "exec", "compile", "__import__"})
@@ -45,11 +47,35 @@ def test_no_requirements_file_names_a_package_index() -> None:
     assert named == set()
 
 
+def test_everything_that_a_node_imports_is_installed_with_it() -> None:
+    """And not only beside it, for tests."""
+    named = set(re.findall(r"^([a-z0-9-]+)==", text("requirements.txt"), re.MULTILINE))
+    installed = packages_distributions()
+    missing = set()
+    for path in python_files(*PACKAGES):
+        for module in _imported(parsed(path)) - set(sys.stdlib_module_names) - {*PACKAGES, "google"}:
+            distributions = {re.sub(r"[-_.]+", "-", name).lower() for name in installed.get(module, [module])}
+            if not distributions & named:
+                missing.add(module)
+    assert sorted(missing) == []
+
+
 def test_nothing_is_marked_as_unfinished() -> None:
     faults = []
     for name, content in _texts():
         faults += [f"{name}: {found}" for found in UNFINISHED.findall(content)]
     assert faults == []
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """Top-level names of the modules that a module imports."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").split(".")[0])
+    return found
 
 
 def _unsafe(node: ast.AST) -> list[str]:
