@@ -212,3 +212,10 @@ def test_the_orm_refuses_to_write_the_state(web: None, make_channel: MakeChannel
     ):
         with pytest.raises(ReadOnlyState, match="engine alone"):
             write()
+
+
+def test_the_cluster_has_a_page(admin: Client) -> None:
+    page = text(admin, "/admin/cluster_app/member/")
+    assert "leader" in page
+    assert "localhost:5559" in page
+    assert admin.get("/admin/cluster_app/member/localhost/change/").status_code == 404
