@@ -91,6 +91,22 @@ class ManualClock:
             return len(self._waiting)
 
 
+class StepWatch:
+    """Notices when the wall clock was set: it moved otherwise than the elapsed time since the last look."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = self._offset()
+
+    def step_ms(self) -> float:
+        """How far the wall clock was set since the last call: forward positive, backward negative."""
+        former_ms, self._offset_ms = self._offset_ms, self._offset()
+        return self._offset_ms - former_ms
+
+    def _offset(self) -> float:
+        return self._clock.now_ms() - self._clock.elapsed_s() * 1000
+
+
 def wait_until(clock: Clock, condition: threading.Condition, predicate: Callable[[], bool], timeout_s: float) -> bool:
     """Wait on a held condition until `predicate` holds or `timeout_s` has passed; say whether it holds."""
     deadline_s = clock.elapsed_s() + timeout_s

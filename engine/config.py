@@ -185,6 +185,8 @@ class FlowLimits:
     """When nothing commits for this long the stream is closed instead of extending leases for ever."""
     lease_extend_s: float = 5.0
     """Age at which an uncommitted message's lease is extended."""
+    clock_step_ms: int = 1000
+    """A wall clock that is set by more than this is reported."""
     horizon_period_s: float = 30.0
     """How often it is checked whether the next slot of the due index must be loaded."""
     tend_period_s: float = 1.0

@@ -54,6 +54,7 @@ class Horizon:
         self._changed = threading.Condition()
         self._uids: set[int] = set()
         self._loading: dict[int, Iterator[tuple[Any, Any]]] = {}
+        self._hurried = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="horizon", daemon=True)
 
@@ -74,6 +75,12 @@ class Horizon:
             self._uids.add(uid)
             self._changed.notify_all()
 
+    def look(self) -> None:
+        """The wall clock was set: look now which slots are near."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
+
     def forget(self, uid: int) -> None:
         """The channel has no lane any more."""
         with self._changed:
@@ -85,7 +92,9 @@ class Horizon:
                 uids = self._raise_bounds()
                 self._load_round()
                 with self._changed:
-                    if not self._stopping and not self._loading and self._uids == uids:
+                    idle = not self._loading and self._uids == uids and not self._hurried
+                    self._hurried = False
+                    if idle and not self._stopping:
                         self._clock.wait(self._changed, self._flow.horizon_period_s)
         except BaseException as error:
             log.exception("loading the near future failed", action="horizon_failed")

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from engine.clock import Clock
+from engine.clock import Clock, StepWatch
 from engine.closing import finish_closing
 from engine.commands import PauseChannel, encode
 from engine.config import Limits
@@ -82,6 +82,7 @@ class Relay:
         self._metrics = metrics
         self._rng = rng
         self._on_fatal = on_fatal
+        self._steps = StepWatch(clock)
         self._horizon = Horizon(state, releaser, clock=clock, flow=limits.flow, on_fatal=on_fatal)
         self._changed = threading.Condition()
         self._due: set[int] = set()
@@ -166,7 +167,18 @@ class Relay:
             log.exception("looking after the channels failed", action="relay_failed")
             self._on_fatal(error)
 
+    def _watch_clock(self) -> None:
+        """A wall clock that jumps forward would release early; alone, a node can only say so."""
+        step_ms = self._steps.step_ms()
+        if abs(step_ms) < self._limits.flow.clock_step_ms:
+            return
+        if step_ms > 0:
+            self._metrics.clock_steps.inc()
+        log.error("the wall clock was set", action="clock_step", step_ms=round(step_ms))
+        self._horizon.look()
+
     def _tend(self) -> None:
+        self._watch_clock()
         now_ms = self._clock.now_ms()
         with self._changed:
             listeners = [running.listener for running in self._running.values() if running.listener is not None]
