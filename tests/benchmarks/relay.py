@@ -38,6 +38,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "drain": measures.drain,
     "memory-drained": measures.memory,
     "restart": measures.restart,
+    "memory-restarted": measures.memory,
 }
 """In the order in which they run: those beside pending messages after `fill`."""
 
