@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from channels_app.models import HeldMessage, Message, QuarantinedMessage
 from scheduler_project.limits import LIMITS
@@ -37,6 +37,11 @@ class Filters:
     seqs: frozenset[int] | None = None
     """Only these."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether something that no index knows must be equal."""
+        return any(wanted is not None for wanted in (self.key, self.source_id, self.ordering_key, self.seqs))
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[M]):
@@ -50,6 +55,8 @@ class Page(Generic[M]):
 def pending_page(filters: Filters, limit: int, cursor: Cursor | None) -> Page[Message]:
     """Pending messages, soonest first."""
     backwards = cursor is not None and cursor.backwards
+    if filters.exact:
+        return _page(Message.objects.all(), _search(filters, limit + 1, cursor, backwards), limit, cursor)
     keys: list[Key] = []
     for channel_uid in filters.channel_uids:
         keys += islice(_walk(filters, channel_uid, limit + 1, cursor, backwards), limit + 1)
@@ -71,9 +78,21 @@ def quarantined_page(filters: Filters, limit: int, cursor: Cursor | None) -> Pag
     return _page(QuarantinedMessage.objects.all(), list(seqs), limit, cursor)
 
 
+def _search(filters: Filters, need: int, cursor: Cursor | None, backwards: bool) -> list[Key]:
+    """Keys (due, seq) of what equals the filters, by one scan of the table.
+
+    The scan is six times as fast as looking up every row that the index names (0.4 s against 2.5 s for a million), so
+    the channel is written as a sum, which keeps SQLite from using the index.
+    """
+    found: QuerySet[Message] = Message.objects.alias(uid=F("channel_uid") + 0).filter(uid__in=filters.channel_uids)
+    found = _behind(found.filter(_conditions(filters)), filters, cursor, backwards)
+    order = ("-due_ms", "-seq") if backwards else ("due_ms", "seq")
+    return list(found.order_by(*order).values_list("due_ms", "seq")[:need])
+
+
 def _walk(filters: Filters, channel_uid: int, need: int, cursor: Cursor | None, backwards: bool) -> Iterable[Key]:
     """Keys (due, seq) of one channel in order, at least `need` of them if there are as many."""
-    entries = _entries(filters, channel_uid, cursor, backwards)
+    entries = _behind(Message.objects.filter(channel_uid=channel_uid), filters, cursor, backwards)
     sign = "-" if backwards else ""
     slot: int | None = None
     given = 0
@@ -97,9 +116,8 @@ def _walk(filters: Filters, channel_uid: int, need: int, cursor: Cursor | None, 
         slot = last
 
 
-def _entries(filters: Filters, channel_uid: int, cursor: Cursor | None, backwards: bool) -> QuerySet[Message]:
-    """What the filters leave of one channel behind (or before) the cursor."""
-    found = Message.objects.filter(_conditions(filters), channel_uid=channel_uid)
+def _behind(found: QuerySet[Message], filters: Filters, cursor: Cursor | None, backwards: bool) -> QuerySet[Message]:
+    """What is due within the filters' times and stands behind (or before) the cursor."""
     if filters.due_from_ms is not None:
         found = found.filter(slot__gte=filters.due_from_ms >> SLOT_BITS, due_ms__gte=filters.due_from_ms)
     if filters.due_to_ms is not None:

@@ -41,6 +41,8 @@ def decode_cursor(text: str, kinds: Sequence[type]) -> Cursor:
         raise _bad_cursor() from error
     if not isinstance(backwards, bool) or [type(part) for part in key] != list(kinds):
         raise _bad_cursor()
+    if any(isinstance(part, int) and abs(part) >= 2**62 for part in key):
+        raise _bad_cursor()
     return Cursor(tuple(key), backwards)
 
 
