@@ -70,12 +70,13 @@ class FragileFiles(SystemFiles):
         self.operations = 0
         self.die_at = die_at
         self.dead = False
-        self.full = False
+        self.room_bytes: int | None = None
+        """How much the files may still grow; None for no limit."""
         self.sync_error = False
         self.held_thread: str | None = None
-        """Syncs of the thread of this name wait for `sync_gate`."""
-        self.sync_gate = threading.Event()
+        """Each sync of the thread of this name waits for a `let_sync`."""
         self.syncs_waiting = threading.Semaphore(0)
+        self._sync_permits = threading.Semaphore(0)
         self._contents: dict[int, _Content] = {}
         self._names: dict[Path, _Content] = {}
         self._renamed: list[tuple[Path, _Content | None]] = []
@@ -95,7 +96,7 @@ class FragileFiles(SystemFiles):
         with self._lock:
             if create:
                 self._step()
-                if self.full:
+                if self.room_bytes == 0:
                     raise DiskFull(f"{path} could not be opened: no room.")
             fresh = create and not path.exists()
             descriptor = super().open(path, create=create)
@@ -129,10 +130,23 @@ class FragileFiles(SystemFiles):
                 self._write(descriptor, data[: len(data) // 2], offset)
 
             self._step(half)
-            if self.full and offset + len(data) > os.fstat(descriptor).st_size:
-                half()
-                raise DiskFull("There is no room.")
+            self._take_room(descriptor, data, offset)
             self._write(descriptor, data, offset)
+
+    def _take_room(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Refuse a write for which there is no room, after the part of it for which there is."""
+        growth = offset + len(data) - os.fstat(descriptor).st_size
+        if self.room_bytes is None or growth <= 0:
+            return
+        if growth > self.room_bytes:
+            self._write(descriptor, data[: len(data) - growth + self.room_bytes], offset)
+            self.room_bytes = 0
+            raise DiskFull("There is no room.")
+        self.room_bytes -= growth
+
+    def let_sync(self) -> None:
+        """Let one held sync go on."""
+        self._sync_permits.release()
 
     def _write(self, descriptor: int, data: bytes, offset: int) -> None:
         super().write(descriptor, [data], offset)
@@ -147,7 +161,7 @@ class FragileFiles(SystemFiles):
     def sync(self, descriptor: int) -> None:
         if threading.current_thread().name == self.held_thread:
             self.syncs_waiting.release()
-            self.sync_gate.wait(30)
+            assert self._sync_permits.acquire(timeout=30)
         with self._lock:
             self._step()
             content = self._contents[os.fstat(descriptor).st_ino]

@@ -134,7 +134,7 @@ def test_a_sync_that_ends_after_its_entries_were_replaced_confirms_nothing(tmp_p
     assert files.syncs_waiting.acquire(timeout=10)
     journal.truncate_from(2)
     fill(journal, 2, term=2)
-    files.sync_gate.set()
+    files.let_sync()
     syncing.join(10)
     assert journal.generation == 1
     assert results == [0]
@@ -155,7 +155,7 @@ def test_appending_and_reading_go_on_during_a_sync(tmp_path: Path) -> None:
     fill(journal, 2)
     journal.release(3)
     assert [entry.index for entry in read_all(journal)] == [1, 2, 3, 4, 5]
-    files.sync_gate.set()
+    files.let_sync()
     syncing.join(10)
     assert journal.synced_index == 3
     journal.close()

@@ -34,7 +34,7 @@ def test_a_slow_sync_does_not_hold_up_the_answers_to_what_is_synced(tmp_path: Pa
     state.gate.set()
     assert first.result(5) == b"tsrif"
     assert not second.done()
-    files.sync_gate.set()
+    files.let_sync()
     assert second.result(5) == b"dnoces"
     log.close(5)
 
@@ -62,10 +62,28 @@ def test_commands_that_come_during_a_sync_share_the_next_one(tmp_path: Path) -> 
     futures += [log.submit(b"y") for _ in range(20)]
     files.held_thread = None
     operations = files.operations
-    files.sync_gate.set()
+    files.let_sync()
     for future in futures:
         future.result(5)
     assert files.operations - operations <= 6, "one sync and one mark, then one write, sync and mark for the rest"
+    log.close(5)
+
+
+def test_a_command_that_comes_during_a_sync_is_not_confirmed_by_it(tmp_path: Path) -> None:
+    files, state = FragileFiles(), Recorder()
+    log = open_log(tmp_path / "log", state, files=files)
+    log.start()
+    files.held_thread = "log-sync"
+    first = log.submit(b"first")
+    assert files.syncs_waiting.acquire(timeout=10)
+    second = log.submit(b"second")
+    files.let_sync()
+    assert first.result(5) == b"tsrif"
+    assert files.syncs_waiting.acquire(timeout=10)
+    assert log.status().commit_index == log.status().synced_index == log.status().applied_index == 2
+    assert not second.done()
+    files.let_sync()
+    assert second.result(5) == b"dnoces"
     log.close(5)
 
 
@@ -86,7 +104,7 @@ def test_a_full_disk_refuses_new_commands_keeps_what_waits_and_goes_on_when_ther
     log = open_log(tmp_path / "log", state, files=files)
     log.start()
     log.submit(b"before").result(5)
-    files.full = True
+    files.room_bytes = 0
     waiting = log.submit(b"waiting")
     until(lambda: log.status().disk_full, "the disk is known to be full")
     with pytest.raises(Unavailable) as refused:
@@ -97,7 +115,7 @@ def test_a_full_disk_refuses_new_commands_keeps_what_waits_and_goes_on_when_ther
     status = log.status()
     assert (status.role, status.fatal, status.synced_index) == (Role.LEADER, None, 2)
     assert log.barrier().result(5) == 2
-    files.full = False
+    files.room_bytes = None
     assert waiting.result(5) == b"gnitiaw"
     assert not log.status().disk_full
     assert log.submit(b"after").result(5) == b"retfa"
@@ -110,6 +128,25 @@ def test_a_full_disk_refuses_new_commands_keeps_what_waits_and_goes_on_when_ther
     assert again.commands == [b"before", b"waiting", b"after"]
 
 
+def test_on_a_full_disk_commands_are_stored_one_by_one_as_far_as_the_room_goes(tmp_path: Path) -> None:
+    files, state = FragileFiles(), Recorder()
+    log = open_log(tmp_path / "log", state, files=files, limits=replace(QUICK, segment_bytes=100_000))
+    log.start()
+    files.held_thread = "log-sync"
+    waiting = [log.submit(b"x")]
+    assert files.syncs_waiting.acquire(timeout=10)
+    waiting += [log.submit(b"y" * 700) for _ in range(5)]
+    files.held_thread = None
+    files.room_bytes = 1600
+    files.let_sync()
+    assert waiting[2].result(5) == b"y" * 700
+    until(lambda: log.status().disk_full, "the disk is known to be full")
+    assert [future.done() for future in waiting] == [True, True, True, False, False, False]
+    files.room_bytes = None
+    assert waiting[5].result(5) == b"y" * 700
+    log.close(5)
+
+
 def test_a_start_on_a_full_disk_explains_itself_and_leads_when_there_is_room(tmp_path: Path) -> None:
     files, state = FragileFiles(), Recorder()
     log = open_log(tmp_path / "log", state, files=files)
@@ -117,7 +154,7 @@ def test_a_start_on_a_full_disk_explains_itself_and_leads_when_there_is_room(tmp
     log.submit(b"x").result(5)
     log.close(5)
     again = Recorder()
-    files.full = True
+    files.room_bytes = 0
     log = open_log(tmp_path / "log", again, files=files)
     log.start()
     assert log.status().disk_full
@@ -125,7 +162,7 @@ def test_a_start_on_a_full_disk_explains_itself_and_leads_when_there_is_room(tmp
     assert again.leadership == []
     with pytest.raises(Unavailable, match="full"):
         log.submit(b"y")
-    files.full = False
+    files.room_bytes = None
     assert again.leads.wait(5)
     assert log.submit(b"y").result(5) == b"y"
     log.close(5)
@@ -135,7 +172,7 @@ def test_closing_on_a_full_disk_ends_with_an_unknown_outcome(tmp_path: Path) -> 
     files, state = FragileFiles(), Recorder()
     log = open_log(tmp_path / "log", state, files=files)
     log.start()
-    files.full = True
+    files.room_bytes = 0
     waiting = log.submit(b"x")
     until(lambda: log.status().disk_full, "the disk is known to be full")
     log.close(5)
