@@ -49,6 +49,11 @@ _LAYOUTS: dict[str, list[tuple[str, int, Any, bool]]] = {
         ("protocol_version", 10, _INT64, False),
     ],
     "First": [("value", 1, _BYTES, False)],
+    "RareFields": [
+        ("message_id", 3, _STRING, False),
+        ("publish_time", 4, _BYTES, False),
+        ("ordering_key", 5, _STRING, False),
+    ],
 }
 
 
@@ -61,9 +66,12 @@ def _split_classes() -> dict[str, Pb]:
         for field_name, number, kind, repeated in fields:
             label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
             message.field.add(name=field_name, number=number, type=kind, label=label)
+    rare = file.message_type.add(name="RareInPublish").field.add(name="messages", number=2, type=_FIELD.TYPE_MESSAGE)
+    rare.label, rare.type_name = _FIELD.LABEL_REPEATED, f".{package}.RareFields"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in _LAYOUTS}
+    names = [message.name for message in file.message_type]
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in names}
 
 
 _CLASSES = _split_classes()
@@ -71,6 +79,8 @@ SplitPublish: Pb = _CLASSES["Publish"]
 SplitAcknowledge: Pb = _CLASSES["Acknowledge"]
 SplitModifyAckDeadline: Pb = _CLASSES["ModifyAckDeadline"]
 SplitStreamingPull: Pb = _CLASSES["StreamingPull"]
+RareInPublish: Pb = _CLASSES["RareInPublish"]
+"""A PublishRequest of which only the fields are declared that few messages have."""
 SplitFirst: Pb = _CLASSES["First"]
 
 

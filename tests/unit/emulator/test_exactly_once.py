@@ -11,6 +11,7 @@ from google.cloud import pubsub_v1
 from google.cloud.pubsub_v1.subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from google.rpc import error_details_pb2, status_pb2
 
+from engine.emulator import limits
 from tests.contract.pubsub.client import Pb, bodies, eventually
 from tests.unit.emulator.conftest import PROJECT, Bench
 
@@ -119,3 +120,12 @@ def test_the_high_level_client_learns_what_became_of_its_acks(
         assert error.value.error_code is AcknowledgeStatus.INVALID_ACK_ID
         streaming.cancel()
         streaming.result(10)
+
+
+def test_only_so_many_acked_ids_are_remembered(bench: Bench, exact: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMEMBERED_ACKS_MAX", 2)
+    bench.client.publish(bench.topic, b"1", b"2", b"3")
+    held = bench.client.pull(exact)
+    bench.client.ack(exact, held)
+    failures = failures_of(lambda: bench.client.ack(exact, held))
+    assert failures == {held[0].ack_id: INVALID}

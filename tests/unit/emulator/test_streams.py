@@ -126,3 +126,22 @@ def test_deadlines_pass_by_the_systems_clock_too() -> None:
         stream.wait_for(2, deadline_s=5)
         assert 0.8 < time.monotonic() - started < 1.8
         client.close()
+
+
+def test_what_is_held_back_comes_when_it_is_due_and_not_at_the_next_housekeeping() -> None:
+    with Emulator() as emulator:
+        topic = emulator.create_topic(PROJECT, "orders")
+        policy = {"minimum_backoff": "0.050s", "maximum_backoff": "0.050s"}
+        name = emulator.create_subscription(PROJECT, "worker", "orders", retry_policy=policy)
+        client = Client(emulator.address)
+        stream = client.stream(name)
+        client.publish(topic, b"x")
+        delays = []
+        for number in range(1, 6):
+            held = stream.wait_for(number)
+            started = time.monotonic()
+            client.nack(name, held[-1:])
+            stream.wait_for(number + 1)
+            delays.append(time.monotonic() - started)
+        client.close()
+    assert 0.045 < statistics.median(delays) < 0.4

@@ -105,6 +105,19 @@ def test_the_short_cut_refuses_exactly_what_a_plain_check_refuses(
         assert len(read_publish(request).raws) == repeat + 1
 
 
+@given(
+    keys=st.lists(st.sampled_from(["", "a", "b", "aa", "é"]), min_size=1, max_size=4), size=st.sampled_from([1, 200])
+)
+def test_ordering_keys_must_be_all_the_same(keys: list[str], size: int) -> None:
+    messages = [MESSAGE(data=bytes(size), attributes={"a": "b"}, ordering_key=key) for key in keys]
+    request = REQUEST(topic="projects/p/topics/t", messages=messages).SerializeToString()
+    if len(set(keys)) == 1:
+        assert read_publish(request).ordering_key == keys[0]
+    else:
+        with pytest.raises(Refused, match="539b"):
+            read_publish(request)
+
+
 def test_an_ordering_key_is_seen_wherever_it_stands() -> None:
     raw = MESSAGE(ordering_key="k").SerializeToString() + MESSAGE(data=b"x" * 300).SerializeToString()
     request = REQUEST(topic="t").SerializeToString() + b"\x12" + bytes([len(raw) & 0x7F | 0x80, len(raw) >> 7]) + raw
@@ -137,3 +150,9 @@ def test_the_resource_of_a_request_is_found_in_it_or_one_level_down() -> None:
     assert resource_of(pb("UpdateTopicRequest")(topic={"name": name}).SerializeToString()) == name
     assert resource_of(b"") == ""
     assert resource_of(b"\xff\xff") == ""
+
+
+def test_what_only_the_server_may_set_is_taken_out_of_the_kept_bytes() -> None:
+    sent = MESSAGE(data=b"x", message_id="mine", publish_time={"seconds": 5}, attributes={"a": "b"})
+    kept = MESSAGE.FromString(read_publish(REQUEST(messages=[sent]).SerializeToString()).raws[0])
+    assert kept == MESSAGE(data=b"x", attributes={"a": "b"})
