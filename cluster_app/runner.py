@@ -16,6 +16,7 @@ from types import FrameType
 
 import structlog
 from django.core.management import call_command
+from django.db import DatabaseError
 
 from engine.config import EngineConfig
 from engine.node import Node
@@ -38,6 +39,7 @@ class Runner:
         self._warn(web)
         self._users = AdminUsers(environ)
         self._stored_users: tuple[AdminUser, ...] | None = None
+        self._tables_retry_s = 0.0
         self._node = Node(engine)
         self._web = WebChild(environ)
         self._signals = 0
@@ -52,9 +54,7 @@ class Runner:
         try:
             if not self._signals:
                 self._web.start()
-                users = self._users.get()
-                call_command("migrate", database="default", interactive=False, verbosity=0)
-                self._store_users(users)
+                self._prepare_tables()
             code = self._watch()
         except BaseException:
             self._stop()
@@ -69,13 +69,27 @@ class Runner:
             if not self._web.look():
                 return 1
             self._web.reap_orphans()
-            self._store_users(self._users.get())
+            self._prepare_tables()
         return 0
 
-    def _store_users(self, users: tuple[AdminUser, ...]) -> None:
-        """Follow the declared logins, which may be in a file that changes."""
-        if users is not self._stored_users and users != self._stored_users:
+    def _prepare_tables(self) -> None:
+        """Make Django's own tables and follow the declared logins, which may be in a file that changes.
+
+        They are disposable: what keeps them from being written (a full disk, a database that is away) never stops the
+        relay, and is tried again.
+        """
+        users = self._users.get()
+        if users == self._stored_users or time.monotonic() < self._tables_retry_s:
+            return
+        try:
+            if self._stored_users is None:
+                call_command("migrate", database="default", interactive=False, verbosity=0)
             store_users(users)
+        except (DatabaseError, OSError) as error:
+            self._tables_retry_s = time.monotonic() + LIMITS.tables_retry_s
+            reason = " ".join(str(error).split())
+            log.error("Django's own tables cannot be written", action="tables_failed", reason=reason)
+        else:
             self._stored_users = users
 
     def _stop(self) -> int:

@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 from typing import Final
 
+from engine.version import VERSION
+
+__all__ = ["REVISION", "VERSION", "find_revision"]
+
 _ROOT: Final = Path(__file__).resolve().parent.parent
-VERSION: Final = "0.1.0"
 
 
 def find_revision(root: Path) -> str | None:

@@ -87,6 +87,7 @@ class AdminUsers:
         path = environ.get("ADMIN_USERS_FILE")
         self._file = WatchedFile("ADMIN_USERS_FILE", Path(path), parse_users) if path else None
         self._hashed: tuple[str, str] | None = None
+        self._last_ready = ""
         secrets = [
             name for name, s in (("ADMIN_PASSWORD", self._password), ("ADMIN_PASSWORD_HASH", self._hash)) if s.lines()
         ]
@@ -103,7 +104,7 @@ class AdminUsers:
             self._own_hash()
 
     def get(self) -> tuple[AdminUser, ...]:
-        """The logins as they are declared now; ConfigError for a hash that Django does not know."""
+        """The logins as they are declared now, the last good ones where a file has turned wrong."""
         users = self._file.get() if self._file is not None else ()
         if not self._username:
             return users
@@ -113,10 +114,13 @@ class AdminUsers:
     def _own_hash(self) -> str:
         ready = self._hash.value()
         if ready is not None:
-            fault = _hash_fault(ready)
-            if fault:
-                raise ConfigError(f"ADMIN_PASSWORD_HASH: {fault}")
-            return ready
+            if ready != self._last_ready:
+                fault = _hash_fault(ready)
+                if fault and not self._last_ready:
+                    raise ConfigError(f"ADMIN_PASSWORD_HASH: {fault}")
+                # A file that turned wrong while we run does not lock anybody out.
+                self._last_ready = self._last_ready if fault else ready
+            return self._last_ready
         password = self._password.value() or ""
         if self._hashed is None or self._hashed[0] != password:
             # The same salt on every node gives the same hash: a login made at one node holds at the others.

@@ -16,15 +16,16 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from engine.errors import Forbidden, Unauthenticated
+from engine.errors import Forbidden, RequestError, Unauthenticated
 from scheduler_project.accounts import Role, Tokens
 from scheduler_project.env import is_loopback
-from scheduler_project.problems import from_error
+from scheduler_project.problems import from_error, respond
 
 OPEN_PATHS: Final = ("/livez", "/livez/", "/readyz", "/readyz/", "/", "/admin", "/favicon.ico")
 OPEN_PREFIXES: Final = ("/admin/", "/static/")
@@ -103,6 +104,10 @@ class CallerMiddleware:
             except Unauthenticated as error:
                 return from_error(error)
         return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """What the engine or state.db refuses a view is an answer of its own, not a failure of ours."""
+        return respond(request, exception) if isinstance(exception, RequestError | DatabaseError) else None
 
 
 class CallerAuthentication(BaseAuthentication):

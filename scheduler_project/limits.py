@@ -58,6 +58,8 @@ class WebLimits:
     """A web side that ran this long was healthy: its next death is the first of a row."""
     port_patience_s: float = 5.0
     """How long a starting node waits for a port that the last one's children may still hold."""
+    tables_retry_s: float = 5.0
+    """Time between attempts to make Django's own tables."""
     hurry_s: float = 2.0
     """What is left of a stop after a second signal."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template.response import TemplateResponse
 from rest_framework import exceptions as drf
 
 from engine import errors
@@ -150,22 +152,38 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResp
     return from_error(error)
 
 
+def admin_page(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The same for a person: a page of the admin."""
+    answered = from_error(error)
+    document = json.loads(answered.content)
+    context = {"title": document["title"], "detail": document["detail"], "status": document["status"]}
+    headers = {name: value for name, value in answered.items() if name == "Retry-After"}
+    response = TemplateResponse(request, "admin/problem.html", context, status=answered.status_code, headers=headers)
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    return response.render()
+
+
+def respond(request: HttpRequest, error: Exception) -> HttpResponse:
+    """A page below the admin, a problem document everywhere else."""
+    return admin_page(request, error) if request.path.startswith("/admin/") else from_error(error)
+
+
 # ---- Django's own error pages ----------------------------------------------------------------------------------------
 
 
-def not_found(_request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Any path that nobody serves."""
-    return from_error(exception if isinstance(exception, RequestError) else Http404())
+    return respond(request, Http404())
 
 
 def bad_request(_request: HttpRequest, exception: Exception) -> HttpResponse:
-    """A request refused before a view saw it, such as one for a foreign host name."""
+    """A request refused before a view saw it."""
     return from_error(exception if isinstance(exception, SuspiciousOperation) else SuspiciousOperation(str(exception)))
 
 
-def permission_denied(_request: HttpRequest, exception: Exception) -> HttpResponse:
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """A view's refusal."""
-    return from_error(exception if isinstance(exception, PermissionDenied) else PermissionDenied())
+    return respond(request, exception if isinstance(exception, PermissionDenied) else PermissionDenied())
 
 
 def server_error(_request: HttpRequest) -> HttpResponse:

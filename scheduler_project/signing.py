@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.core.exceptions import ImproperlyConfigured
-
-from engine.errors import RequestError
+from engine.errors import RequestError, Unavailable
 from scheduler_project.secret import Secret
 
 
@@ -44,9 +42,10 @@ class SigningKey:
             try:
                 self._founded = get_client().secret_key()
             except RequestError as error:
-                raise ImproperlyConfigured(
+                raise Unavailable(
                     f"SECRET_KEY is not set, and the engine has none yet ({error.detail}): set SECRET_KEY, or wait for"
-                    " the cluster to be founded"
+                    " the cluster to be founded",
+                    reason="NO_SECRET_KEY",
                 ) from error
         return self._founded
 

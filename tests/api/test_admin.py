@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -219,3 +221,19 @@ def test_the_cluster_has_a_page(admin: Client) -> None:
     assert "leader" in page
     assert "localhost:5559" in page
     assert admin.get("/admin/cluster_app/member/localhost/change/").status_code == 404
+
+
+def test_refusals_are_pages_for_people(admin: Client, settings: Any, tmp_path: Path) -> None:
+    missing = admin.get("/admin/nothing/")
+    assert (missing.status_code, missing.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    unknown = admin.get(reverse(DELETE, args=("never-there",)))
+    assert unknown.status_code == 404
+    assert "never-there" in unknown.content.decode()
+    running = settings.STORAGE_PATH
+    settings.STORAGE_PATH = tmp_path
+    try:
+        away = admin.get("/admin/cluster_app/member/")
+    finally:
+        settings.STORAGE_PATH = running
+    assert away.status_code == 503
+    assert "does not answer" in away.content.decode()

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import DatabaseError
 
 from cluster_app.development import development
 from cluster_app.preflight import web_problems
@@ -41,8 +40,6 @@ class Command(BaseCommand):
             self._refuse([str(error)])
         except ImproperlyConfigured as error:
             self._refuse([" ".join(str(error).split())])
-        except DatabaseError as error:
-            self._refuse([f"DATABASE_URL: Django's own tables cannot be used: {' '.join(str(error).split())}"])
         sys.exit(code)
 
     def _check(self) -> int:

@@ -11,8 +11,10 @@ import pytest
 from django.contrib.auth.hashers import check_password, make_password
 
 from engine.errors import ConfigError
+from scheduler_project import secret
 from scheduler_project.accounts import AdminUsers, Role, Tokens, parse_tokens, parse_users
 from scheduler_project.admin_users import user_key
+from scheduler_project.limits import WebLimits
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +114,18 @@ def test_a_logins_key_is_fixed_and_fits_every_database() -> None:
     assert len(keys) == 1000
     assert all(0 < key < 2**31 for key in keys)
     assert user_key("root") == user_key("root")
+
+
+def test_a_hash_that_turns_wrong_while_running_locks_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret, "LIMITS", WebLimits(secret_check_s=0.0))
+    path = tmp_path / "hash"
+    path.write_text(make_password("secret"))
+    users = AdminUsers({"ADMIN_USERNAME": "root", "ADMIN_PASSWORD_HASH_FILE": str(path)})
+    before = users.get()
+    path.write_text("half a ha")
+    assert users.get() == before
+    path.write_text(make_password("fresh"))
+    (user,) = users.get()
+    assert check_password("fresh", user.password_hash)
