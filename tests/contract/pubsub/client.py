@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -194,9 +194,3 @@ class Client:
 def bodies(messages: list[Pb]) -> list[bytes]:
     """The data of received messages."""
     return [message.message.data for message in messages]
-
-
-def names(count: int = 1) -> Iterator[str]:
-    """Fresh ids."""
-    for _ in range(count):
-        yield f"id-{time.time_ns():x}"
