@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -105,6 +107,10 @@ def test_a_channel_is_dropped_only_when_closing_and_empty_and_its_successor_know
     assert world.do(accept("m1", uid=2)).pending == 1
     assert world.do(accept("m1", uid=1)).reason == c.REASON_NO_CHANNEL
     assert world.state.stats(1).accepted == 0
+    connection = sqlite3.connect(world.path)
+    assert connection.execute("SELECT count(*) FROM seen").fetchall() == [(0,)]
+    assert connection.execute("SELECT uid FROM channels").fetchall() == [(2,)]
+    connection.close()
 
 
 def test_a_cluster_is_founded_once(world: World) -> None:
@@ -155,25 +161,54 @@ def test_a_key_used_for_another_request_is_refused(world: World) -> None:
     assert world.state.channel("c") is None
 
 
-def test_keys_are_capped_and_forgotten_after_their_window(tmp_path) -> None:
-    world = World(tmp_path, replace(SMALL, results_max=2, result_window_ms=1000))
-    world.do(create())
+class Keys:
+    """Requests with idempotency keys that differ in nothing else."""
 
-    def pause(key: str, stamp_ms: int, fingerprint: str = "f") -> Any:
-        return world.do(
-            c.PauseChannel(stamp_ms=stamp_ms, channel_uid=1, side=Side.BOTH, pause=Pause(by=key),
-                           request_id=key, fingerprint=fingerprint)
-        )  # fmt: skip
+    def __init__(self, directory: Path, **limits: Any) -> None:
+        self.world = World(directory, replace(SMALL, result_window_ms=1000, **limits))
+        self.world.do(create())
 
-    pause("r1", T0_MS)
-    pause("r2", T0_MS + 500)
-    full = pause("r3", T0_MS + 999)
-    assert isinstance(full, c.Rejected)
-    assert full.reason == c.REASON_KEYS_FULL
-    assert isinstance(pause("r1", T0_MS + 999), c.ChannelAnswer)
-    assert isinstance(pause("r3", T0_MS + 1000), c.ChannelAnswer)
-    assert isinstance(pause("r2", T0_MS + 1500, "g"), c.ChannelAnswer)
-    world.state.close()
+    def use(self, key: str, after_ms: int, fingerprint: str = "f") -> str:
+        """Use a key some time after T0; returns the reason of a refusal, or nothing."""
+        answer = self.world.do(
+            c.PauseChannel(
+                stamp_ms=T0_MS + after_ms,
+                channel_uid=1,
+                side=Side.BOTH,
+                pause=Pause(by=key),
+                request_id=key,
+                fingerprint=fingerprint,
+            )
+        )
+        return answer.reason if isinstance(answer, c.Rejected) else ""
+
+
+def test_keys_are_capped_and_forgotten_after_their_window(tmp_path: Path) -> None:
+    keys = Keys(tmp_path, results_max=2)
+    assert [keys.use("r1", 0), keys.use("r2", 500)] == ["", ""]
+    assert keys.use("r3", 999) == c.REASON_KEYS_FULL
+    assert keys.use("r1", 999) == ""
+    assert keys.use("r3", 1000) == ""
+    assert keys.use("r2", 1499, "g") == c.REASON_KEY_REUSED
+    assert keys.use("r2", 1500, "g") == ""
+    keys.world.state.close()
+
+
+def test_a_key_used_anew_after_its_window_does_not_hold_up_the_forgetting_of_others(tmp_path: Path) -> None:
+    keys = Keys(tmp_path, results_max=4, results_purged_max=1)
+    assert [keys.use(key, 0) for key in ("r1", "r2", "r3", "r4")] == [""] * 4
+    assert [keys.use(key, 2000) for key in ("r2", "r5", "r6", "r7")] == [""] * 4
+    assert keys.use("r8", 2000) == c.REASON_KEYS_FULL
+    keys.world.state.close()
+
+
+def test_the_oldest_key_is_forgotten_first_after_a_restart_too(tmp_path: Path) -> None:
+    keys = Keys(tmp_path, results_max=2, results_purged_max=1)
+    assert [keys.use("z", 0), keys.use("a", 500)] == ["", ""]
+    keys.world.state.boundary()
+    keys.world.reopen()
+    assert keys.use("x", 1000) == ""
+    keys.world.state.close()
 
 
 def test_a_stamp_that_goes_back_counts_as_the_highest_one(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,9 +50,7 @@ def test_a_source_message_seen_before_is_not_stored_again(world: World) -> None:
 @pytest.mark.parametrize(
     "other", [{"publish_us": 8}, {"subscription": SUBSCRIPTION + "2"}, {"uid": 2}], ids=["time", "source", "channel"]
 )
-def test_the_same_id_is_another_message_if_anything_else_differs(
-    world: World, other: dict[str, Any]
-) -> None:
+def test_the_same_id_is_another_message_if_anything_else_differs(world: World, other: dict[str, Any]) -> None:
     world.do(create("b", subscription="b"), accept("m1"))
     assert world.do(accept("m1", **other)).pending == 1
     world.state.boundary()
@@ -70,9 +69,12 @@ def test_faulty_messages_are_set_aside_and_discarded_ones_only_remembered(world:
     assert world.state.get([2]) == [None]
 
 
-def test_an_outage_does_not_forget_what_was_seen_before_it(tmp_path) -> None:
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_outage_forgets_nothing_but_listening_does(tmp_path: Path, stored: bool) -> None:
     world = World(tmp_path)
     world.do(create(policy=Policy(dedupe_window_ms=60_000)), accept("m1"))
+    if stored:
+        world.state.boundary()
     day_ms = 24 * 3600 * 1000
     assert world.do(accept("m1", stamp_ms=T0_MS + day_ms)).duplicates == 1
     listening = [accept(f"x{i}", stamp_ms=T0_MS + day_ms + 9_000 * i) for i in range(30)]
@@ -81,7 +83,7 @@ def test_an_outage_does_not_forget_what_was_seen_before_it(tmp_path) -> None:
     world.state.close()
 
 
-def test_the_window_is_never_shorter_than_fifteen_minutes_of_listening(tmp_path) -> None:
+def test_the_window_is_never_shorter_than_fifteen_minutes_of_listening(tmp_path: Path) -> None:
     world = World(tmp_path, StateLimits())
     world.do(create(policy=Policy(dedupe_window_ms=1)), accept("m1"))
     world.do(*[accept(f"x{i}", stamp_ms=T0_MS + 10_000 * i) for i in range(1, 90)])

@@ -93,12 +93,12 @@ def test_deleting_in_slices_from_the_start_ends(world: World) -> None:
     world.state.boundary()
     world.do(c.CloseChannel(stamp_ms=T0_MS, channel_uid=1, mode=Closing.DISCARD))
     slices = 0
-    while seqs := world.state.seqs(1, 0, 6):
+    while seqs := world.state.seqs(1, 0, 2):
         assert world.do(c.Discard(stamp_ms=T0_MS, channel_uid=1, seqs=seqs)) == c.Removed(removed=len(seqs))
         slices += 1
-        if slices % 3 == 0:
+        if slices % 2 == 0:
             world.state.boundary()
-    assert slices == 7
+    assert slices == 20
     assert world.do(c.DropChannel(stamp_ms=T0_MS, channel_uid=1)) == c.Done()
 
 

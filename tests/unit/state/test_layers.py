@@ -1,0 +1,70 @@
+"""A newer version of a row that is in a lower layer: it hides the old one, and its end is the end of both."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.state import rows
+from engine.state.layers import Layers
+from engine.state.rows import Row, message_crc
+from tests.unit.state.builders import T0_MS, World, accept
+
+
+def changed(row: Row, seq: int) -> Row:
+    """The row at revision 2 with a later due time."""
+    newer = (1, T0_MS + 99, *row[rows.PAYLOAD : rows.ATTEMPTS], 3, 2, row[rows.ORIGINAL_DUE_MS])
+    return (*newer, message_crc(seq, newer))
+
+
+@pytest.fixture
+def layers(world: World, request: pytest.FixtureRequest) -> Layers:
+    """Layers with seq 1 below the active table."""
+    world.do(accept("m1", "m2"))
+    world.state.freeze()
+    if request.param == "stored":
+        world.state.write_frozen()
+    return world.state._layers
+
+
+@pytest.mark.parametrize("layers", ["frozen", "stored"], indirect=True)
+def test_a_newer_row_hides_the_one_below_and_is_written_over_it(world: World, layers: Layers) -> None:
+    (old,) = layers.find([1])
+    assert old is not None
+    newer = changed(old, 1)
+    layers.put_messages(1, [1], [newer], {newer[rows.DUE_MS] >> rows.SLOT_BITS}, len(newer[rows.PAYLOAD]))
+    assert world.state.get([1]) == [newer]
+    world.do(accept("m3"))
+    world.state.boundary()
+    assert world.state.get([1]) == [newer]
+
+
+@pytest.mark.parametrize("layers", ["frozen", "stored"], indirect=True)
+@pytest.mark.parametrize("others", [[], [2]], ids=["alone", "with one below"])
+def test_when_a_newer_row_goes_the_one_below_does_not_come_back(
+    world: World, layers: Layers, others: list[int]
+) -> None:
+    (old,) = layers.find([1])
+    assert old is not None
+    newer = changed(old, 1)
+    layers.put_messages(1, [1], [newer], set(), len(newer[rows.PAYLOAD]))
+    assert layers.remove_messages(1, [1], {}).stale == 1
+    gone = layers.remove_messages(1, [1, *others], {1: 2})
+    assert (gone.rows, gone.stale) == (1 + len(others), 0)
+    assert layers.remove_messages(1, [1], {1: 2}).stale == 1
+    assert world.state.get([1]) == [None]
+    world.do(accept("m3"))
+    world.state.boundary()
+    assert world.state.get([1]) == [None]
+
+
+@pytest.mark.parametrize("layers", ["frozen", "stored"], indirect=True)
+def test_a_row_that_returns_after_its_end_is_there_again(world: World, layers: Layers) -> None:
+    (old,) = layers.find([1])
+    assert old is not None
+    layers.remove_messages(1, [1], None)
+    newer = changed(old, 1)
+    layers.put_messages(1, [1], [newer], set(), len(newer[rows.PAYLOAD]))
+    assert world.state.get([1]) == [newer]
+    world.do(accept("m3"))
+    world.state.boundary()
+    assert world.state.get([1]) == [newer]
