@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.benchmarks.figures import quantiles
-from tests.benchmarks.stand import RAW, SOURCE, Stand
+from tests.benchmarks.stand import RAW, SOURCE, Cpu, Stand
 from tests.benchmarks.wire import now_us
 
 Figures = dict[str, Any]
@@ -57,6 +57,7 @@ def lateness(stand: Stand, plan: Plan) -> Figures:
     first = stand.take_seqs(count)
     stand.consumer.ask("expect", first_seq=first, count=count)
     topic = stand.topic(SOURCE)
+    before = stand.cpu()
     stand.producer.ask(
         "paced",
         timeout_s=plan.paced_s + 60,
@@ -66,12 +67,15 @@ def lateness(stand: Stand, plan: Plan) -> Figures:
         per_second=PACED_PER_S,
         ahead_ms=[500, 1500],
     )
+    _wait_arrived(stand, count)
+    after = stand.cpu()
     report = _finish(stand, count)
     return {
         "messages": count,
         "lateness_ms": report["lateness_ms"],
         "arrival_ms": report["arrival_ms"],
         "repeats": report["repeats"],
+        "cpu_us_per_message": _cost(before, after, count),
     }
 
 
@@ -180,8 +184,12 @@ def _throughput(stand: Stand, topic: str, count: int) -> Figures:
         "per_s": count / ((report["last_us"] - began_us) / 1e6),
         "sustained_per_s": report["sustained_per_s"],
         "repeats": report["repeats"],
-        "cpu_us_per_message": {role: (after[role] - before[role]) * 1e6 / count for role in after},
+        "cpu_us_per_message": _cost(before, after, count),
     }
+
+
+def _cost(before: Cpu, after: Cpu, count: int) -> dict[str, float]:
+    return {role: (after[role] - before[role]) * 1e6 / count for role in after}
 
 
 def _build(stand: Stand, topic: str, first: int, count: int, due_ms: int, spread_ms: int = 0) -> None:
