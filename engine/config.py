@@ -58,7 +58,9 @@ class StateLimits:
     read_chunk: int = 500
     """Seqs of one SELECT … IN."""
     disk_reserve_bytes: int = 256 * MIB
-    """Below this much free space readiness carries a warning."""
+    """With less free space than this nothing is accepted: messages stay at the source, releasing goes on."""
+    disk_reserve_percent: int = 5
+    """The reserve is at most this part of the file system."""
     results_max: int = 100_000
     """Remembered idempotency keys; beyond it a request with a key is answered 503."""
     result_window_ms: int = 24 * 3600 * 1000
@@ -181,6 +183,8 @@ class FlowLimits:
     """Wait while the leader's lease does not cover a publish."""
     publish_batch_messages: int = 500
     """Messages of one Publish under load; the service allows 1000."""
+    crowded_retry_s: float = 0.02
+    """Wait while nothing more is to be accepted: the file is behind or the disk is nearly full."""
     commit_patience_s: float = 60.0
     """When nothing commits for this long the stream is closed instead of extending leases for ever."""
     lease_extend_s: float = 5.0

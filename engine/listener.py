@@ -152,11 +152,13 @@ class Listener:
             for first in range(0, len(received.ack_ids), step)
         ]
         with self._changed:
-            while self._crowded() and not self._stopping:
-                self._clock.wait(self._changed, 0.02)
             if self._stopping:
                 return
             self._waiting.extend(batches)
+        self._pump()
+        with self._changed:
+            while self._waiting and not self._stopping and not self._stuck and self._crowded():
+                self._clock.wait(self._changed, self._flow.crowded_retry_s)
         self._pump()
 
     def _plan(self, received: Received, first: int, last: int, now_s: float) -> _Batch:
@@ -180,7 +182,7 @@ class Listener:
 
     def _pump(self) -> None:
         """Submit while there is something to submit and room in flight; in whichever thread made that true."""
-        while True:
+        while not self._crowded():
             with self._changed:
                 if self._in_flight >= self._flow.accepts_in_flight_max or not self._waiting:
                     return

@@ -32,7 +32,8 @@ from engine.releaser import Releaser
 from engine.state.flusher import Flusher
 from engine.state.state import State
 from engine.storage import Storage
-from engine.views import Views, own_version
+from engine.version import VERSION
+from engine.views import Views
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ class Node:
         self._clock = clock or SystemClock()
         self._default = default_channel(config)
         self.metrics = Metrics()
-        self._storage = Storage(config.storage_path)
+        self._storage = Storage(config.storage_path, config.limits.state)
         self._changed = threading.Condition()
         self.fatal: BaseException | None = None
         """Why the engine died; None while it lives."""
@@ -116,9 +117,8 @@ class Node:
             lambda: self._relay,
             clock=self._clock,
             metrics=self.metrics,
-            directory=self._storage.path,
+            storage=self._storage,
             node_addr=self._config.node_addr,
-            disk_reserve_bytes=limits.state.disk_reserve_bytes,
             wait_gone=self._wait_gone,
         )
 
@@ -195,7 +195,7 @@ class Node:
             )
             self._propose(Found(stamp_ms=self.stamp(), cluster=cluster))
             log.info("a cluster is founded", action="cluster_founded", cluster=cluster.cluster_id)
-        member = Member(name=self._config.node_addr, addr=self._config.node_addr, version=own_version())
+        member = Member(name=self._config.node_addr, addr=self._config.node_addr, version=VERSION)
         if member not in self._state.nodes():
             self._propose(PutNode(stamp_ms=self.stamp(), node=member))
 
@@ -253,8 +253,13 @@ class Node:
             limits=limits,
             metrics=self.metrics,
             rng=rng,
+            crowded=self._crowded,
             on_fatal=self._die,
         )
+
+    def _crowded(self) -> bool:
+        """Nothing more is to be accepted now: the file is behind, or the disk has only its reserve left."""
+        return self._state.pressure() or self._storage.room().short
 
     def _may_release(self) -> bool:
         """Alone, this node leads as long as its log works."""

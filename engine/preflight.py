@@ -48,7 +48,7 @@ def check(config: EngineConfig) -> list[str]:
 def _storage_problems(config: EngineConfig) -> list[str]:
     path = config.storage_path
     if path.exists():
-        storage = Storage(path)
+        storage = Storage(path, config.limits.state)
         try:
             storage.open()
         except ConfigError as error:

@@ -70,6 +70,7 @@ class Relay:
         limits: Limits,
         metrics: Metrics,
         rng: random.Random,
+        crowded: Callable[[], bool],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._state = state
@@ -81,6 +82,7 @@ class Relay:
         self._limits = limits
         self._metrics = metrics
         self._rng = rng
+        self._crowded = crowded
         self._on_fatal = on_fatal
         self._steps = StepWatch(clock)
         self._horizon = Horizon(state, releaser, clock=clock, flow=limits.flow, on_fatal=on_fatal)
@@ -259,7 +261,7 @@ class Relay:
             partial(self._open_source, channel),
             submit=self._submit,
             stamp=self._stamp,
-            crowded=self._state.pressure,
+            crowded=self._crowded,
             clock=self._clock,
             flow=self._limits.flow,
             pubsub=self._limits.pubsub,

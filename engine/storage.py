@@ -14,18 +14,28 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from engine.config import StateLimits
 from engine.errors import ConfigError
 
 NETWORK_FILE_SYSTEMS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
 """SQLite's WAL needs shared memory and real locks; over these it loses data."""
 
 
+class Room(NamedTuple):
+    """Space on the file system of one node."""
+
+    free_bytes: int
+    short: bool
+    """Less is free than the reserve: ingest must stop, so that releasing (which frees space) can go on."""
+
+
 class Storage:
     """The directory of one node, locked while this object is open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: StateLimits) -> None:
+        self._limits = limits
         self.path = path
         self.state_path = path / "state" / "state.db"
         self.log_directory = path / "log"
@@ -57,6 +67,13 @@ class Storage:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
         self._lock = lock
+
+    def room(self) -> Room:
+        """What is free now; the reserve is smaller on a small file system."""
+        usage = os.statvfs(self.path)
+        free, total = usage.f_bavail * usage.f_frsize, usage.f_blocks * usage.f_frsize
+        reserve = min(self._limits.disk_reserve_bytes, total * self._limits.disk_reserve_percent // 100)
+        return Room(free, free < reserve)
 
     def close(self) -> None:
         """Give the lock back."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Protocol
 
 from engine.clock import Clock
@@ -18,6 +15,7 @@ from engine.pubsub.errors import FailureKind
 from engine.raft.log import Log, Role
 from engine.relay import ChannelStatus, Relay
 from engine.state.state import State
+from engine.storage import Storage
 
 
 class Gone(Protocol):
@@ -37,9 +35,8 @@ class Views:
         *,
         clock: Clock,
         metrics: Metrics,
-        directory: Path,
+        storage: Storage,
         node_addr: str,
-        disk_reserve_bytes: int,
         wait_gone: Gone,
     ) -> None:
         self._state = state
@@ -47,9 +44,8 @@ class Views:
         self._relay = relay
         self._clock = clock
         self._metrics = metrics
-        self._directory = directory
+        self._storage = storage
         self._node_addr = node_addr
-        self._disk_reserve_bytes = disk_reserve_bytes
         self.wait_gone = wait_gone
         metrics.read_with(self._samples)
 
@@ -142,9 +138,10 @@ class Views:
             _check("applied", behind < 10_000, f"{behind} entries are committed and not yet applied"),
             _check("disk", not status.disk_full, "the disk is full; nothing is accepted until there is room"),
         ]
-        free = self._disk_free_bytes()
-        if free < self._disk_reserve_bytes:
-            ready.append({"name": "disk-reserve", "status": "warn", "detail": f"only {free >> 20} MiB are free"})
+        room = self._storage.room()
+        if room.short:
+            detail = f"only {room.free_bytes >> 20} MiB are free; nothing is accepted, releasing goes on"
+            ready.append({"name": "disk-reserve", "status": "warn", "detail": detail})
         if status.role is Role.LEADER and relay is None:
             ready.append(_check("relay", ok=False, detail="leads, but does not yet listen and release"))
         return {"live": live, "ready": ready}
@@ -160,10 +157,6 @@ class Views:
             raise Unavailable("the cluster is not founded yet", reason="NOT_FOUNDED")
         return cluster.secret_key
 
-    def _disk_free_bytes(self) -> int:
-        usage = os.statvfs(self._directory)
-        return usage.f_bavail * usage.f_frsize
-
     def _samples(self) -> Iterator[Sample]:
         """Values of the metrics that are read when asked for."""
         status = self._log.status()
@@ -175,7 +168,7 @@ class Views:
         yield Sample("synced_index", status.synced_index)
         yield Sample("stored_index", self._state.stored_index)
         yield Sample("log_bytes", status.log_bytes)
-        yield Sample("disk_free_bytes", self._disk_free_bytes())
+        yield Sample("disk_free_bytes", self._storage.room().free_bytes)
         yield Sample("active_table_bytes", self._state.active_bytes())
         for channel in self._state.channels():
             stats, live = self._state.stats(channel.uid), self._live(channel.uid)
@@ -223,11 +216,3 @@ def describe(channel: Channel, live: ChannelStatus, now_ms: int) -> tuple[str, s
 
 def _check(name: str, ok: bool, detail: str) -> dict[str, str]:
     return {"name": name, "status": "ok" if ok else "fail", "detail": "" if ok else detail}
-
-
-def own_version() -> str:
-    """The version of this software; `0` in a checkout without metadata."""
-    try:
-        return version("event-scheduler")
-    except PackageNotFoundError:
-        return "0"

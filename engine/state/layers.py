@@ -73,18 +73,15 @@ class Layers:
     def put_messages(
         self, uid: int, seqs: Sequence[int], rows: Sequence[Row], slots: set[int], size_bytes: int
     ) -> None:
-        """New rows, or newer versions of rows."""
+        """New rows, or newer versions of rows; a row goes before a tombstone of the same seq."""
         active = self.active
         active.messages.update(zip(seqs, rows, strict=True))
-        if active.gone:
-            active.gone.difference_update(seqs)
         active.slots.setdefault(uid, set()).update(slots)
         active.size_bytes += size_bytes + len(rows) * ROW_BYTES
 
     def put_quarantine(self, seq: int, row: QuarantineRow) -> None:
         """A new row of the quarantine."""
         self.active.quarantine[seq] = row
-        self.active.quarantine_gone.discard(seq)
         self.active.size_bytes += len(row[Q_PAYLOAD]) + ROW_BYTES
 
     # ---- take away ---------------------------------------------------------------------------------------------------

@@ -7,12 +7,15 @@ be a lost message. Grouping by boundaries never shows in an answer: what is know
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.errors import DamagedError
 from engine.state import seen_part
@@ -22,6 +25,7 @@ from engine.state.generation import Generation, SourceKey
 from engine.state.store import Store
 
 _SEED: Final = 0x736F75726365
+_NONE: Final[Hashes] = np.empty(0, dtype=np.uint64)
 
 KeyHash = Callable[[int, str, Hashes, Integers], Hashes]
 """(channel uid, subscription, hashes of the source ids, publish times) → key hashes."""
@@ -46,17 +50,27 @@ class _Runs:
 
 @dataclass(slots=True)
 class _Part:
-    """One row of `seen`, opened for comparing."""
+    """One row of `seen`."""
 
     number: int
     subscription: str
     blob: bytes
-    order: Integers
+    count: int
+    ids: seen_part.PartIds | None = None
+
+
+@dataclass(slots=True)
+class _Minute:
+    """The rows of one minute, opened for comparing."""
+
+    parts: list[_Part]
+    starts: list[int]
+    """Position of each part's first hash."""
+    order: NDArray[np.intp]
     """Positions in the order of the hashes."""
     hashes: Hashes
     """Sorted."""
-    ids: seen_part.PartIds | None = None
-    size_bytes: int = 0
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,7 @@ class Seen:
         """By (channel uid, minute): number of the next row; only the thread that writes boundaries uses it."""
         self._store = store
         self._channels: dict[int, _Runs] = {}
-        self._open: OrderedDict[tuple[int, int], list[_Part]] = OrderedDict()
+        self._open: OrderedDict[tuple[int, int], _Minute] = OrderedDict()
         self._open_bytes = 0
 
     def known(
@@ -190,39 +204,44 @@ class Seen:
         if not hits:
             return
         at_hits = sorted(hits)
-        wanted = hashes[at_hits]
-        for part in self._parts(uid, minute):
-            if part.subscription != subscription:
-                continue
-            first = np.searchsorted(part.hashes, wanted, side="left")
-            last = np.searchsorted(part.hashes, wanted, side="right")
-            for j in np.flatnonzero(first < last).tolist():
-                name = names[at_hits[j]]
-                if name not in found and self._holds(uid, minute, part, name, int(first[j]), int(last[j])):
-                    found.add(name)
+        opened = self._opened(uid, minute)
+        first = np.searchsorted(opened.hashes, hashes[at_hits], side="left").tolist()
+        last = np.searchsorted(opened.hashes, hashes[at_hits], side="right").tolist()
+        for i, start, end in zip(at_hits, first, last, strict=True):
+            if names[i] not in found and self._holds(uid, minute, subscription, opened, names[i], start, end):
+                found.add(names[i])
 
-    def _holds(self, uid: int, minute: int, part: _Part, name: SourceKey, first: int, last: int) -> bool:
+    def _holds(
+        self, uid: int, minute: int, subscription: str, opened: _Minute, name: SourceKey, start: int, end: int
+    ) -> bool:
         """Whether one of the ids with the same hash is this one."""
-        if part.ids is None:
-            (ids,) = self._store.one(
-                self._store.apply_reader,
-                "SELECT ids FROM seen WHERE channel_uid = ? AND minute = ? AND part = ?",
-                (uid, minute, part.number),
-            )
-            if not seen_part.ids_match(part.blob, ids):
-                raise damaged(self._store, uid, minute, part.number)
-            part.ids = seen_part.PartIds.open(ids, len(part.hashes))
-            part.size_bytes += len(ids)
-            self._open_bytes += len(ids)
-        ids_of = part.ids
-        return any(ids_of.key(position) == name for position in part.order[first:last].tolist())
+        for position in opened.order[start:end].tolist():
+            at = bisect_right(opened.starts, position) - 1
+            part = opened.parts[at]
+            if part.subscription == subscription:
+                ids = part.ids or self._open_ids(uid, minute, opened, part)
+                if ids.key(position - opened.starts[at]) == name:
+                    return True
+        return False
 
-    def _parts(self, uid: int, minute: int) -> list[_Part]:
-        parts = self._open.get((uid, minute))
-        if parts is not None:
+    def _open_ids(self, uid: int, minute: int, opened: _Minute, part: _Part) -> seen_part.PartIds:
+        (ids,) = self._store.one(
+            self._store.apply_reader,
+            "SELECT ids FROM seen WHERE channel_uid = ? AND minute = ? AND part = ?",
+            (uid, minute, part.number),
+        )
+        if not seen_part.ids_match(part.blob, ids):
+            raise damaged(self._store, uid, minute, part.number)
+        part.ids = seen_part.PartIds.open(ids, part.count)
+        opened.size_bytes += len(ids)
+        self._open_bytes += len(ids)
+        return part.ids
+
+    def _opened(self, uid: int, minute: int) -> _Minute:
+        opened = self._open.get((uid, minute))
+        if opened is not None:
             self._open.move_to_end((uid, minute))
-            return parts
-        parts = []
+            return opened
         rows = self._store.all(
             self._store.apply_reader,
             "SELECT part, subscription, count, crc, hashes FROM seen WHERE channel_uid = ? AND minute = ?",
@@ -231,17 +250,21 @@ class Seen:
         for number, subscription, count, crc, blob in rows:
             if seen_part.part_crc(uid, minute, number, subscription, count, blob) != crc:
                 raise damaged(self._store, uid, minute, number)
-            hashes = seen_part.unpack_hashes(blob)
-            order = np.argsort(hashes)
-            parts.append(_Part(number, subscription, blob, order, hashes[order], size_bytes=24 * count))
-        self._open[uid, minute] = parts
-        self._open_bytes += sum(part.size_bytes for part in parts)
+        parts = [_Part(number, subscription, blob, count) for number, subscription, count, _, blob in rows]
+        starts = list(accumulate((part.count for part in parts), initial=0))
+        hashes = np.concatenate([_NONE, *(seen_part.unpack_hashes(part.blob) for part in parts)])
+        order = np.argsort(hashes)
+        opened = _Minute(parts, starts[:-1], order, hashes[order], size_bytes=24 * len(hashes))
+        self._open[uid, minute] = opened
+        self._open_bytes += opened.size_bytes
         while self._open_bytes > self._store.limits.seen_cache_bytes and len(self._open) > 1:
             self._forget_open(*next(iter(self._open)))
-        return parts
+        return opened
 
     def _forget_open(self, uid: int, minute: int) -> None:
-        self._open_bytes -= sum(part.size_bytes for part in self._open.pop((uid, minute), ()))
+        opened = self._open.pop((uid, minute), None)
+        if opened is not None:
+            self._open_bytes -= opened.size_bytes
 
 
 def damaged(store: Store, uid: int, minute: int, part: int) -> DamagedError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from google.pubsub_v1 import types
 
 from engine.client import Client
 from engine.clock import ManualClock
-from engine.config import EngineConfig
+from engine.config import EngineConfig, Limits
 from engine.emulator import Emulator
 from engine.node import Node
 
@@ -44,6 +45,7 @@ class Stand:
                 PROJECT, f"{name}-sub", f"{name}-topic", enable_message_ordering=name == "out"
             )
         self.directory = directory
+        self.limits = Limits()
         self.clock = ManualClock(1_767_225_600_000)
         self.client = Client(directory)
         self._channel = grpc.insecure_channel(self.emulator.address)
@@ -54,6 +56,7 @@ class Stand:
         config = EngineConfig(
             storage_path=self.directory,
             emulator_host=self.emulator.address,
+            limits=self.limits,
             default_channel={
                 "id": "default",
                 "source": {"config": {"project_id": PROJECT, "subscription_id": "in-sub"}},
@@ -65,12 +68,21 @@ class Stand:
         until(lambda: any(c["id"] == "default" for c in self.client.channels()), "the channel is there")
         return node
 
-    def restart(self) -> None:
-        self.node.stop(5)
+    def stop(self) -> None:
+        """Stop the node; time passes meanwhile, since stopping waits by the clock for what does not answer."""
+        stopping = threading.Thread(target=self.node.stop, args=(5,))
+        stopping.start()
+        while stopping.is_alive():
+            stopping.join(0.05)
+            self.clock.advance(0.05)
+
+    def restart(self, limits: Limits | None = None) -> None:
+        self.stop()
+        self.limits = limits or Limits()
         self.node = self._start()
 
     def close(self) -> None:
-        self.node.stop(5)
+        self.stop()
         self.client.close()
         self._channel.close()
         self.emulator.stop()
