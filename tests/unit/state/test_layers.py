@@ -40,15 +40,16 @@ def test_a_newer_row_hides_the_one_below_and_is_written_over_it(world: World, la
 
 @pytest.mark.parametrize("layers", ["frozen", "stored"], indirect=True)
 @pytest.mark.parametrize("others", [[], [2]], ids=["alone", "with one below"])
+@pytest.mark.parametrize("revisions", [{1: 2}, None], ids=["by revision", "any revision"])
 def test_when_a_newer_row_goes_the_one_below_does_not_come_back(
-    world: World, layers: Layers, others: list[int]
+    world: World, layers: Layers, others: list[int], revisions: dict[int, int] | None
 ) -> None:
     (old,) = layers.find([1])
     assert old is not None
     newer = changed(old, 1)
     layers.put_messages(1, [1], [newer], set(), len(newer[rows.PAYLOAD]))
     assert layers.remove_messages(1, [1], {}).stale == 1
-    gone = layers.remove_messages(1, [1, *others], {1: 2})
+    gone = layers.remove_messages(1, [1, *others], revisions)
     assert (gone.rows, gone.stale) == (1 + len(others), 0)
     assert layers.remove_messages(1, [1], {1: 2}).stale == 1
     assert world.state.get([1]) == [None]
