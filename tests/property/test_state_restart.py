@@ -152,7 +152,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, print_blob=True)
+@settings(max_examples=150, deadline=None, print_blob=True)
 @given(STEPS, EVENTS)
 def test_a_replica_stopped_at_any_moment_and_replayed_equals_one_that_never_stopped(
     steps: list[tuple[int, c.Command]], events: list[tuple[int, str, int]]
