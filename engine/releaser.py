@@ -119,7 +119,7 @@ class Releaser:
     def add(self, channel: Channel, sink: Sink, bound: int) -> None:
         """Begin to release a channel; slots below `bound` are loaded by the horizon from now on."""
         with self._wake:
-            self._outbound[channel.uid] = Outbound(self._cluster, channel)
+            self._outbound[channel.uid] = Outbound(self._cluster, channel, self._pubsub)
             self._lanes[channel.uid] = Lane(channel, sink, bound)
             self._wake.notify_all()
 
@@ -283,14 +283,8 @@ class Releaser:
             self._postpone(lane, batch)
             return
         released_ms = self._clock.now_ms()
-        prepared = self._outbound[lane.channel.uid].prepare(
-            lane.sink.topic,
-            seqs,
-            rows,
-            released_ms,
-            bytes_max=self._pubsub.publish_bytes_max,
-            request_bytes_max=self._pubsub.request_bytes_max,
-        )
+        outbound = self._outbound[lane.channel.uid]
+        prepared = outbound.prepare(lane.sink.topic, seqs, rows, released_ms)
         if prepared.dropped_attributes:
             self._metrics.dropped_attributes.labels(lane.channel.id).inc(prepared.dropped_attributes)
         rest, seqs, rows = seqs[prepared.taken :], seqs[: prepared.taken], rows[: prepared.taken]

@@ -20,6 +20,7 @@ __all__ = [
     "Outgoing",
     "Received",
     "WireError",
+    "attribute_template",
     "build_message",
     "outgoing",
     "parse_publish_response",
@@ -28,6 +29,7 @@ __all__ = [
     "read_attributes",
     "request_size",
     "strip_inputs",
+    "surely_fits",
 ]
 
 CUT: Final = frozenset(
@@ -80,13 +82,27 @@ def outgoing(
     limits = limits or _LIMITS
     bare = _strip(payload)
     data = bare + _attributes(added)
-    tags = _attributes_at_most(bare)
-    if (
-        tags + len(added) <= limits.attributes_max
-        and len(data) + limits.topic_bytes_max + _OVERHEAD_BYTES <= limits.request_bytes_max
-    ):
+    if surely_fits(bare, len(data), len(added), limits):
         return Outgoing(data, 0)
     return _append_while_room(bare, added, topic, limits)
+
+
+def surely_fits(bare: bytes, size: int, added: int, limits: PubSubLimits) -> bool:
+    """Whether a stripped payload may have `added` more attributes and then `size` bytes, by a cheap look.
+
+    False means that it has to be counted exactly, as `outgoing` does.
+    """
+    return (
+        size + limits.topic_bytes_max + _OVERHEAD_BYTES <= limits.request_bytes_max
+        and _attributes_at_most(bare) + added <= limits.attributes_max
+    )
+
+
+def attribute_template(key: str, size: int) -> bytes:
+    """A %-template of one attribute, for a value of `size` bytes."""
+    name = key.encode()
+    head = b"\x0a%b%b\x12%b" % (_length(len(name)), name, _length(size))
+    return (b"\x12%b%b" % (_length(len(head) + size), head)).replace(b"%", b"%%") + b"%b"
 
 
 def _append_while_room(data: bytes, added: Sequence[tuple[str, str]], topic: str, limits: PubSubLimits) -> Outgoing:
@@ -231,10 +247,12 @@ def _without(payload: bytes, cut: list[tuple[int, int]]) -> bytes:
 
 def _attributes_at_most(payload: bytes) -> int:
     """A number of attributes that the payload surely does not exceed, without a walk over them."""
-    try:
-        start = _attributes_start(payload)
-    except (IndexError, WireError):
-        start = 0
+    start = 0
+    if len(payload) > _SMALL_BYTES:  # where the data alone would make the number too large
+        try:
+            start = _attributes_start(payload)
+        except (IndexError, WireError):
+            start = 0
     # Each has at least its tag, which begins with one of two bytes.
     return payload.count(_ATTRIBUTE, start) + payload.count(_ATTRIBUTE | 128, start)
 
@@ -251,6 +269,7 @@ def _distinct_attributes(data: bytes) -> int:
 
 _LIMITS: Final = PubSubLimits()
 _LENGTHS: Final = tuple(encode_varint(size) for size in range(1 << 14))
+_SMALL_BYTES: Final = 2048
 _OVERHEAD_BYTES: Final = 16
 """Tags and lengths of a topic and one message, at most."""
 
