@@ -42,7 +42,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "scheduler_project.auth.CallerMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "scheduler_project.admin_messages.AdminMessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 ROOT_URLCONF = "scheduler_project.urls"

@@ -103,7 +103,7 @@ def make_channel(api: Client, emulator: Emulator) -> MakeChannel:
 @pytest.fixture(scope="session")
 def api() -> Client:
     """A caller on this machine; one for all, since each new one looks for all static files first."""
-    return Client(raise_request_exception=False)
+    return Client(raise_request_exception=True)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from channels_app.models import Channel, Message
 from scheduler_project.accounts import Role
+from scheduler_project.client import get_client
 from scheduler_project.replica.models import ReadOnlyState
 from tests.api.conftest import PROJECT, MakeChannel, login, wait_for
 from tests.api.publishing import Publisher
@@ -202,15 +203,16 @@ def test_lesser_roles_see_and_are_not_offered_more(make_channel: MakeChannel, ro
 
 
 def test_the_orm_refuses_to_write_the_state(web: None, make_channel: MakeChannel) -> None:
-    make_channel()
-    channel = Channel.objects.first()
+    created = make_channel()
+    get_client().fresh()
+    channel = Channel.objects.get(pk=created["id"])
     for write in (
         Channel.objects.all().delete,
         lambda: Channel.objects.update(name="x"),
         lambda: Message.objects.create(seq=1),
         lambda: Message.objects.bulk_create([]),
-        lambda: channel.save(),
-        lambda: channel.delete(),
+        channel.save,
+        channel.delete,
     ):
         with pytest.raises(ReadOnlyState, match="engine alone"):
             write()

@@ -30,10 +30,10 @@ def test_the_location_of_a_created_channel_leads_to_it(api: Client) -> None:
 
 @pytest.mark.parametrize("path", ["/channels", "/channels/"])
 def test_lists_are_pages_with_and_without_a_slash(api: Client, make_channel: MakeChannel, path: str) -> None:
-    make_channel()
+    created = make_channel()
     body = api.get(path).json()
     assert set(body) == {"results", "next", "previous"}
-    assert body["results"][0]["stats"]["pending"] == 0
+    assert created["id"] in [channel["id"] for channel in body["results"]]
 
 
 def test_pages_lead_through_all_channels_and_back(api: Client, make_channel: MakeChannel) -> None:

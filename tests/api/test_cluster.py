@@ -9,6 +9,9 @@ import pytest
 from django.db import connections
 from django.test import Client
 
+from scheduler_project.secret import Secret
+from scheduler_project.signing import SigningKey
+
 
 @pytest.mark.parametrize("path", ["/cluster", "/cluster/"])
 def test_the_cluster_names_its_leader_and_members(api: Client, path: str) -> None:
@@ -40,9 +43,10 @@ def test_the_version_names_its_protocols(api: Client) -> None:
 
 @pytest.fixture
 def no_engine(web: None, settings: Any, tmp_path: Path) -> None:
-    """A storage path where no engine runs."""
+    """A storage path where no engine runs, and nobody has asked one for the signing key before."""
     connections["state"].close()
     settings.STORAGE_PATH = tmp_path
+    settings.SECRET_KEY = SigningKey(Secret("SECRET_KEY", {}))
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -58,6 +62,12 @@ def test_without_an_engine_calls_are_unavailable_and_worth_a_retry(api: Client) 
     for response in (api.get("/channels"), api.delete("/channels/a"), api.get("/metrics")):
         assert (response.status_code, response.json()["reason"]) == (503, "ENGINE_UNREACHABLE")
         assert int(response.headers["Retry-After"]) >= 1
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_without_an_engine_the_admin_says_so(api: Client) -> None:
+    response = api.get("/admin/login/")
+    assert (response.status_code, response.json()["reason"]) == (503, "NO_SECRET_KEY")
 
 
 def test_a_state_that_cannot_be_read_is_unavailable_not_a_failure(
