@@ -70,7 +70,7 @@ def test_faulty_messages_are_set_aside_and_discarded_ones_only_remembered(world:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_an_outage_forgets_nothing_but_listening_does(tmp_path: Path, stored: bool) -> None:
+def test_an_outage_does_not_forget_what_was_seen_before_it(tmp_path: Path, stored: bool) -> None:
     world = World(tmp_path)
     world.do(create(policy=Policy(dedupe_window_ms=60_000)), accept("m1"))
     if stored:
