@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import structlog
 
@@ -32,10 +32,15 @@ class Pickup:
 
     def read(self, lane: Lane, seqs: list[int]) -> tuple[list[int], list[Row]]:
         """The messages that are still there; a damaged one stays in flight, is shown, and is never published."""
+        found: Sequence[Row | DamagedError | None]
         try:
-            found: Sequence[Row | DamagedError | None] = self._rows.get(seqs)
+            rows = self._rows.get(seqs)
         except DamagedError:
             found = [self._read_one(lane, seq) for seq in seqs]
+        else:
+            if all(rows):
+                return seqs, cast(list[Row], rows)
+            found = rows
         alive = [(seq, row) for seq, row in zip(seqs, found, strict=True) if isinstance(row, tuple)]
         if len(alive) < len(seqs):
             gone = [seq for seq, row in zip(seqs, found, strict=True) if row is None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 import structlog
@@ -11,13 +12,16 @@ from engine.lane import Lane
 from engine.metrics import Metrics
 from engine.state.rows import ACCEPTED_MS, DUE_MS, Row
 
+_DUE_MS = itemgetter(DUE_MS)
+_ACCEPTED_MS = itemgetter(ACCEPTED_MS)
+
 log = structlog.get_logger(__name__)
 
 
 def note_release(metrics: Metrics, lane: Lane, rows: Sequence[Row], released_ms: int, elapsed_s: float) -> None:
     """Count the lateness of messages that were accepted ahead of time, and the transit of those that came due."""
-    dues_ms = np.fromiter((row[DUE_MS] for row in rows), dtype=np.float64, count=len(rows))
-    accepted_ms = np.fromiter((row[ACCEPTED_MS] for row in rows), dtype=np.float64, count=len(rows))
+    dues_ms = np.fromiter(map(_DUE_MS, rows), dtype=np.float64, count=len(rows))
+    accepted_ms = np.fromiter(map(_ACCEPTED_MS, rows), dtype=np.float64, count=len(rows))
     early = int((dues_ms > released_ms).sum())
     if early:
         metrics.early_releases.inc(early)

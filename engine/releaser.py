@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import structlog
@@ -33,6 +34,8 @@ from engine.punctuality import note_release
 from engine.state.rows import ORDERING_KEY, REVISION
 
 log = structlog.get_logger(__name__)
+
+_ORDERING_KEY = itemgetter(ORDERING_KEY)
 
 UNPUBLISHABLE = "UNPUBLISHABLE"
 TOO_LARGE = "TOO_LARGE"
@@ -257,7 +260,7 @@ class Releaser:
     def _sort(self, lane: Lane, taken: Batch) -> None:
         """Read what was taken and split it by ordering key."""
         seqs, rows = self._pickup.read(lane, taken.seqs)
-        if not any(row[ORDERING_KEY] for row in rows):
+        if not any(map(_ORDERING_KEY, rows)):
             batches = [Batch(seqs, rows=rows)] if seqs else []
         else:
             by_key: dict[str, Batch] = {}
