@@ -171,7 +171,7 @@ def restart(stand: Stand, plan: Plan) -> Figures:
 
 def _throughput(stand: Stand, topic: str, count: int) -> Figures:
     first = stand.take_seqs(count)
-    _build(stand, topic, first, count, now_us() // 1000 - 1000)
+    _build(stand, topic, first, count, (now_us() // 1_000_000 - 1) * 1000)
     stand.consumer.ask("expect", first_seq=first, count=count)
     before = stand.cpu()
     stand.producer.order("burst")

@@ -74,7 +74,8 @@ def publish_request(topic: str, seqs: Iterable[int], dues_ms: Iterable[int]) -> 
     parts = [field(1, topic.encode())]
     name = field(1, b"available_at")
     for seq, due_ms in zip(seqs, dues_ms, strict=True):
-        value = f"{due_ms // 1000}.{due_ms % 1000:03d}".encode()
+        seconds, rest_ms = divmod(due_ms, 1000)
+        value = (f"{seconds}.{rest_ms:03d}" if rest_ms else str(seconds)).encode()
         attribute = field(2, name + field(2, value))
         parts.append(field(2, field(1, _HEAD.pack(seq, due_ms) + _FILLER) + attribute))
     return b"".join(parts)
