@@ -1,4 +1,4 @@
-"""The version that runs, and the revision it was built from."""
+"""The revision that runs."""
 
 from __future__ import annotations
 
