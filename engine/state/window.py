@@ -6,9 +6,9 @@ is in memory at the first look, or in the file already and then until it goes.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -36,7 +36,9 @@ class _Ahead:
 class Window:
     """Range reads for the releaser and for deletions; any thread."""
 
-    def __init__(self, store: Store, layers: Layers, lock: threading.Lock, stored_index: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, layers: Layers, lock: AbstractContextManager[object], stored_index: Callable[[], int]
+    ) -> None:
         self._store = store
         self._layers = layers
         self._lock = lock

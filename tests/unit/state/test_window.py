@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pytest
 
 from engine import commands as c
 from engine.model import Closing
 from engine.state.rows import SLOT_BITS, slot_of
+from engine.state.window import Window
 from tests.unit.state.builders import T0_MS, World, accept, confirm, create
 
 SLOT = slot_of(T0_MS)
@@ -100,6 +102,43 @@ def test_deleting_in_slices_from_the_start_ends(world: World) -> None:
             world.state.boundary()
     assert slices == 20
     assert world.do(c.DropChannel(stamp_ms=T0_MS, channel_uid=1)) == c.Done()
+
+
+class Interrupted:
+    """The state's lock for one reader, with a boundary that ends just before it is taken or just after it is given."""
+
+    def __init__(self, world: World, *, before: bool) -> None:
+        self.world = world
+        self.before = before
+
+    def __enter__(self) -> None:
+        if self.before:
+            self.world.state.write_frozen()
+        self.world.state._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.world.state._lock.release()
+        if not self.before:
+            self.world.state.write_frozen()
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("question", ["window", "next slot", "seqs"])
+def test_a_boundary_that_ends_in_the_middle_of_a_read_hides_nothing(world: World, question: str, before: bool) -> None:
+    fault = c.Fault("X", "y")
+    world.do(accept("m1", "m2", due_ms=SLOT * SLOT_MS))
+    world.state.boundary()
+    world.do(accept("m3", "m4", due_ms=SLOT * SLOT_MS, faults={1: fault}), accept("m5", due_ms=(SLOT - 2) * SLOT_MS))
+    world.state.freeze()
+    state = world.state
+    window = Window(state._store, state._layers, Interrupted(world, before=before), lambda: state.stored_index)
+    if question == "window":
+        assert {seq for _, seqs in window.chunks(1, SLOT) for seq in seqs.tolist()} == {1, 2, 3}
+    elif question == "next slot":
+        assert window.next_slot(1, 0) == SLOT - 2
+    else:
+        assert window.seqs(1, 0, 10) == [1, 2, 3, 4, 5]
+    assert state.stored_index == state.applied_index
 
 
 def test_no_pending_message_is_missed_while_boundaries_pass(world: World) -> None:
