@@ -7,7 +7,7 @@ import platform
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from cluster_app.revision import REVISION
+from cluster_app.version import REVISION
 from engine import commands, frames
 from engine.version import VERSION
 from scheduler_project.client import get_client
