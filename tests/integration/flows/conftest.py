@@ -36,7 +36,7 @@ def until(holds: Callable[[], Any], what: str) -> Any:
 class Stand:
     """A node with the channel `default` (topic `in-topic` to topic `out-topic`) and both ends in the test's hands."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, now_ms: int = 1_767_225_600_000) -> None:
         self.emulator = Emulator()
         self.emulator.start()
         for name in ("in", "out"):
@@ -46,7 +46,7 @@ class Stand:
             )
         self.directory = directory
         self.limits = Limits()
-        self.clock = ManualClock(1_767_225_600_000)
+        self.clock = ManualClock(now_ms)
         self.client = Client(directory)
         self._channel = grpc.insecure_channel(self.emulator.address)
         self.arrived: list[types.PubsubMessage] = []
@@ -68,13 +68,17 @@ class Stand:
         until(lambda: any(c["id"] == "default" for c in self.client.channels()), "the channel is there")
         return node
 
-    def stop(self) -> None:
-        """Stop the node; time passes meanwhile, since stopping waits by the clock for what does not answer."""
-        stopping = threading.Thread(target=self.node.stop, args=(5,))
-        stopping.start()
-        while stopping.is_alive():
-            stopping.join(0.05)
+    def while_time_passes(self, call: Callable[[], Any]) -> None:
+        """Make a call that waits by the clock for something, and let the clock run meanwhile."""
+        calling = threading.Thread(target=call)
+        calling.start()
+        while calling.is_alive():
+            calling.join(0.05)
             self.clock.advance(0.05)
+
+    def stop(self) -> None:
+        """Stop the node; it waits by the clock for what does not answer."""
+        self.while_time_passes(lambda: self.node.stop(5))
 
     def restart(self, limits: Limits | None = None) -> None:
         self.stop()
