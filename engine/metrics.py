@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -69,6 +69,12 @@ class Metrics(Collector):
         )
         self.accept = BatchHistogram(
             PREFIX + "accept_seconds", "From receiving a message to the commit of its Accept, when it may be acked."
+        )
+        self.sync_seconds = Histogram(
+            PREFIX + "log_sync_seconds",
+            "Time of one fdatasync of the log. Everything accepted waits for it: above 0.05 look at the disk.",
+            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0),
+            registry=self.registry,
         )
         self.publish_errors = Counter(
             PREFIX + "publish_errors", "Refused Publish calls by kind.", ["channel", "kind"], registry=self.registry

@@ -103,6 +103,7 @@ class Node:
                 advance=self._state.advance,
                 on_leadership=self._on_leadership,
                 on_fatal=self._die,
+                on_sync=self.metrics.sync_seconds.observe,
             )
         except BaseException:
             self._state.close()

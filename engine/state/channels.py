@@ -6,6 +6,7 @@ import msgspec
 
 from engine.commands import (
     REASON_CHANNEL_EXISTS,
+    REASON_CHANNEL_NOT_CLOSING,
     REASON_CHANNEL_NOT_EMPTY,
     REASON_REVISION,
     REASON_SUBSCRIPTION_TAKEN,
@@ -22,7 +23,7 @@ from engine.commands import (
 from engine.model import Channel, Closing, Side
 from engine.state.counters import Counters
 from engine.state.generation import Generation
-from engine.state.messages import REASON_NOT_CLOSING, no_channel
+from engine.state.messages import no_channel
 
 
 class Channels:
@@ -142,7 +143,7 @@ class Channels:
         if channel is None or counters is None:
             return no_channel(command.channel_uid)
         if channel.closing is None:
-            return Rejected(REASON_NOT_CLOSING, f"channel {channel.id!r} is not being deleted")
+            return Rejected(REASON_CHANNEL_NOT_CLOSING, f"channel {channel.id!r} is not being deleted")
         if counters.pending or counters.quarantined:
             return _not_empty(channel, counters)
         del self.by_uid[channel.uid]

@@ -10,6 +10,7 @@ from typing import Final
 
 from engine.commands import (
     REASON_ALREADY_FOUNDED,
+    REASON_MALFORMED,
     Accept,
     Answer,
     ChannelAnswer,
@@ -34,7 +35,7 @@ from engine.state.channels import Channels
 from engine.state.counters import Counters
 from engine.state.generation import Mark
 from engine.state.layers import Layers
-from engine.state.messages import REASON_MALFORMED, Messages, Pending
+from engine.state.messages import Messages, Pending
 from engine.state.results import Results
 from engine.state.seen import Seen
 

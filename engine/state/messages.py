@@ -8,6 +8,8 @@ from typing import Final, TypeVar
 
 from engine.commands import (
     REASON_CHANNEL_CLOSING,
+    REASON_CHANNEL_NOT_CLOSING,
+    REASON_MALFORMED,
     REASON_NO_CHANNEL,
     Accept,
     Accepted,
@@ -44,9 +46,6 @@ from engine.state.rows import (
     slots_of,
 )
 from engine.state.seen import Seen
-
-REASON_MALFORMED: Final = "MALFORMED"
-REASON_NOT_CLOSING: Final = "CHANNEL_NOT_CLOSING"
 
 _T = TypeVar("_T")
 
@@ -258,7 +257,7 @@ class Messages:
         if channel is None:
             return no_channel(command.channel_uid)
         if channel.closing is None:
-            return Rejected(REASON_NOT_CLOSING, f"channel {channel.id!r} is not being deleted")
+            return Rejected(REASON_CHANNEL_NOT_CLOSING, f"channel {channel.id!r} is not being deleted")
         counters = self.touch(channel.uid)
         seqs = list(dict.fromkeys(command.seqs))
         pending = self._layers.remove_messages(channel.uid, seqs, None)
