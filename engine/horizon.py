@@ -15,13 +15,11 @@ import structlog
 
 from engine.clock import Clock
 from engine.config import FlowLimits
-from engine.due import DUE_MIN_MS
 from engine.releaser import Releaser
 from engine.state.rows import SLOT_BITS
 
 log = structlog.get_logger(__name__)
 
-LOWEST_SLOT: Final = DUE_MIN_MS >> SLOT_BITS
 SLOTS_AHEAD: Final = 2
 """The current slot and the next one are in memory: 17.5 to 35 minutes."""
 

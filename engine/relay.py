@@ -22,7 +22,7 @@ from engine.closing import finish_closing
 from engine.commands import PauseChannel, encode
 from engine.config import Limits
 from engine.errors import SchedulerError
-from engine.horizon import LOWEST_SLOT, Horizon
+from engine.horizon import Horizon
 from engine.listener import Listener
 from engine.metrics import Metrics
 from engine.model import Channel, Closing, Side
@@ -31,6 +31,7 @@ from engine.pubsub.received import Received
 from engine.pubsub.sink import Sink
 from engine.pubsub.source import Source, SourceState
 from engine.releaser import LaneStatus, Releaser
+from engine.state.rows import LOWEST_SLOT
 from engine.state.state import State
 
 log = structlog.get_logger(__name__)

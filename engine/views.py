@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from engine.clock import Clock
 from engine.documents import render_channel
@@ -16,6 +16,11 @@ from engine.raft.log import Log, Role
 from engine.relay import ChannelStatus, Relay
 from engine.state.state import State
 from engine.storage import Storage
+
+TRANSIENT_FAILS_AFTER_MS: Final = 30_000
+"""A side that could not reach Pub/Sub for this long is shown as failed; before that only its reason is."""
+FAR_DUE_AGE_S: Final = 2.0
+FAR_DUES_MAX: Final = 10_000
 
 
 class Gone(Protocol):
@@ -47,6 +52,7 @@ class Views:
         self._storage = storage
         self._node_addr = node_addr
         self.wait_gone = wait_gone
+        self._far_dues: dict[int, tuple[int | None, float]] = {}
         metrics.read_with(self._samples)
 
     # ---- channels ----------------------------------------------------------------------------------------------------
@@ -79,6 +85,8 @@ class Views:
         stats = self._state.stats(channel.uid)
         lane = live.lane
         head_ms = lane.head_ms if lane is not None else None
+        if head_ms is None and stats.pending > (lane.in_flight if lane is not None else 0):
+            head_ms = self._far_due(channel.uid)
         now_ms = self._clock.now_ms()
         overdue = head_ms is not None and head_ms <= now_ms
         return {
@@ -94,6 +102,16 @@ class Views:
             "oldest_overdue": format_time(head_ms) if head_ms is not None and overdue else None,
             "lateness": lane.lateness if lane is not None else None,
         }
+
+    def _far_due(self, uid: int) -> int | None:
+        """The next due time beyond what is in memory; looked up anew after a while, since it reads a slot's index."""
+        known = self._far_dues.get(uid)
+        now_s = self._clock.elapsed_s()
+        if known is None or now_s - known[1] > FAR_DUE_AGE_S:
+            if len(self._far_dues) >= FAR_DUES_MAX:
+                self._far_dues.clear()
+            known = self._far_dues[uid] = (self._state.next_due(uid), now_s)
+        return known[0]
 
     # ---- the node ----------------------------------------------------------------------------------------------------
 
@@ -186,10 +204,6 @@ class Views:
             yield Sample("duplicate_messages", stats.duplicates, channel.id)
             yield Sample("discarded_messages", stats.discarded, channel.id)
             yield Sample("stale_confirms", stats.stale_confirms, channel.id)
-
-
-TRANSIENT_FAILS_AFTER_MS = 30_000
-"""A side that could not reach Pub/Sub for this long is shown as failed; before that only its reason is."""
 
 
 def describe(channel: Channel, live: ChannelStatus, now_ms: int) -> tuple[str, str | None]:

@@ -127,6 +127,16 @@ def slot_keys(
     return integers(_INTEGERS.decode(f"[{dues}]")), integers(_INTEGERS.decode(f"[{seqs}]"))
 
 
+def earliest_due(store: Store, connection: sqlite3.Connection, uid: int, slot: int) -> int | None:
+    """The earliest stored due time of a slot; one walk over its part of the index, inside SQLite."""
+    found = store.one(
+        connection,
+        "SELECT min(due_ms) FROM messages INDEXED BY messages_due WHERE channel_uid = ? AND slot = ?",
+        (uid, slot),
+    )
+    return None if found is None or found[0] is None else int(found[0])
+
+
 def next_slot(store: Store, connection: sqlite3.Connection, uid: int, from_slot: int) -> int | None:
     """The lowest stored slot from `from_slot` on."""
     found = store.one(

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.due import DUE_MIN_MS
 from engine.state.checksum import (
     ABSENT,
     Hashes,
@@ -29,6 +30,8 @@ from engine.state.checksum import (
 
 SLOT_BITS: Final = 20
 """A slot of the due index spans 2^20 ms, about 17.5 minutes."""
+LOWEST_SLOT: Final = DUE_MIN_MS >> SLOT_BITS
+"""The slot of the earliest time that the grammar of times allows."""
 
 Row = tuple[int, int, bytes, str, int, str, str | None, int, int, int, int, int]
 CHANNEL_UID: Final = 0

@@ -193,6 +193,10 @@ class State:
         """The lowest slot from `from_slot` on with something pending, or with what went since the last boundary."""
         return self._window.next_slot(uid, from_slot)
 
+    def next_due(self, uid: int) -> int | None:
+        """The earliest due time of a channel, for people: it may name a message that went since the last boundary."""
+        return self._window.next_due(uid)
+
     def seqs(self, uid: int, after_seq: int, limit: int) -> list[int]:
         """Pending and quarantined seqs of a channel behind `after_seq`, ascending, for deleting in slices."""
         return self._window.seqs(uid, after_seq, limit)

@@ -15,7 +15,7 @@ from itertools import islice
 from engine.state import reads
 from engine.state.checksum import Integers
 from engine.state.layers import Layers
-from engine.state.rows import CHANNEL_UID, DUE_MS, Q_CHANNEL_UID, SLOT_BITS, Row
+from engine.state.rows import CHANNEL_UID, DUE_MS, LOWEST_SLOT, Q_CHANNEL_UID, SLOT_BITS, Row
 from engine.state.store import Store
 
 
@@ -82,6 +82,23 @@ class Window:
         if stored is not None:
             slots.append(stored)
         return min(slots, default=None)
+
+    def next_due(self, uid: int) -> int | None:
+        """See `State.next_due`."""
+        slot = self.next_slot(uid, LOWEST_SLOT)
+        if slot is None:
+            return None
+        with self._lock:
+            dues = [
+                row[DUE_MS]
+                for generation in self._layers.generations()
+                if slot in generation.slots.get(uid, ())
+                for row in generation.messages.values()
+                if row[DUE_MS] >> SLOT_BITS == slot and row[CHANNEL_UID] == uid
+            ]
+        with self._store.reader() as connection:
+            stored = reads.earliest_due(self._store, connection, uid, slot)
+        return min([*dues, *([] if stored is None else [stored])], default=None)
 
     def seqs(self, uid: int, after_seq: int, limit: int) -> list[int]:
         """See `State.seqs`."""

@@ -117,3 +117,14 @@ def test_messages_of_one_ordering_key_leave_in_order_of_time_then_arrival(stand:
 
     until(lambda: stand.bodies() == [b"4", b"1", b"2", b"3", b"0"], "all have arrived in order")
     assert {message.ordering_key for message in stand.receive()} == {"k"}
+
+
+def test_the_next_due_time_is_shown_however_far_ahead_it_is(stand: Stand) -> None:
+    stand.publish_in(30 * 24 * HOUR_S, 20 * 24 * HOUR_S, 20 * 24 * HOUR_S + 1)
+    stand.accepted(3)
+    assert until(lambda: stand.stats()["next_due"], "it is shown") == "2026-01-21T00:00:00.000Z"
+
+    stand.restart()
+    stand.clock.advance(3.0)
+
+    assert stand.stats()["next_due"] == "2026-01-21T00:00:00.000Z"
