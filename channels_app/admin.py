@@ -41,6 +41,7 @@ class ChannelChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        self.title = "Channels"
         documents = {document["id"]: document for document in get_client().channels()}
         for channel in self.result_list:
             channel.document = documents.get(channel.pk)

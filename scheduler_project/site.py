@@ -28,6 +28,11 @@ class SchedulerAdminSite(AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         return user_role(request.user) is not None
 
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """What people came for first, logins last."""
+        apps: list[Any] = super().get_app_list(request, app_label)
+        return sorted(apps, key=lambda app: app["app_label"] == "auth")
+
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> NoReturn:
         """Logins are declared, the same on every node: a password changed here would hold on this node alone."""
         raise Http404
