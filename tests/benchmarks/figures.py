@@ -47,7 +47,7 @@ def _row(name: str, value: Any) -> tuple[str, str, str]:
         return "CPU per message", " · ".join(parts), "µs"
     if isinstance(value, Mapping):
         words, unit, _ = _named(name)
-        parts = [f"{quantile.replace('_', '.')} {figure:.1f}" for quantile, figure in value.items()]
+        parts = [f"{quantile.removesuffix('_ms').replace('_', '.')} {figure:.1f}" for quantile, figure in value.items()]
         return words, " · ".join(parts), unit
     words, unit, form = _named(name)
     if isinstance(value, int):
