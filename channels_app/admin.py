@@ -41,7 +41,6 @@ class ChannelChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        self.title = "Channels"
         documents = {document["id"]: document for document in get_client().channels()}
         for channel in self.result_list:
             channel.document = documents.get(channel.pk)
@@ -98,6 +97,9 @@ class ChannelAdmin(EngineBackedAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return ChannelChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        return super().changelist_view(request, {**(extra_context or {}), "title": "Channels"})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Channel]:
         get_client().fresh()
