@@ -173,6 +173,11 @@ class FlowLimits:
     """The same where each request holds the messages of one ordering key."""
     parked_messages_max: int = 10_000
     """Messages of a channel that may wait behind busy ordering keys before nothing more is taken."""
+    ready_messages_max: int = 20_000
+    """Messages that were due when they came and wait in the order of (due, seq); beyond it they go to the timeline."""
+    overdue_messages_max: int = 10_000
+    """With so many due messages waiting on a channel that can release, it accepts nothing more: what is released
+    within a second or two never has to be written to state.db, and is not late because of later ones."""
     confirms_in_flight_max: int = 2
     """Confirm entries in flight per channel; more published messages gather meanwhile."""
     confirm_messages_max: int = 4000

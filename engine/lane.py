@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from engine.config import FlowLimits
 from engine.histogram import RecentPercentiles
@@ -18,6 +19,9 @@ from engine.pubsub.errors import Failure
 from engine.pubsub.sink import Sink
 from engine.state.rows import SLOT_BITS, Row
 from engine.state.timeline import Timeline
+
+SEQ_BITS: Final = 44
+SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 
 
 @dataclass(slots=True)
@@ -43,6 +47,8 @@ class Lane:
     def __init__(self, channel: Channel, sink: Sink, bound: int) -> None:
         self.channel = channel
         self.sink = sink
+        self.ready: deque[int] = deque()
+        """Due when they were accepted, as keys in order: they need no timeline, which sorts only what lies ahead."""
         self.timeline = Timeline()
         self.bound = bound
         """Slots below it are in memory: what is accepted for them goes into the timeline at once."""
@@ -69,10 +75,14 @@ class Lane:
         """Nothing new is taken: paused by a person, being discarded, or gone."""
         return self.closed or self.channel.paused_release is not None
 
-    def offer(self, seqs: Sequence[int], dues_ms: Sequence[int]) -> int | None:
+    def offer(self, seqs: Sequence[int], dues_ms: Sequence[int], now_ms: int, flow: FlowLimits) -> int | None:
         """Newly accepted messages: keep those of the loaded slots; answer the earliest due among them."""
+        latest_ms = max(dues_ms)
+        if latest_ms <= now_ms and len(self.ready) < flow.ready_messages_max:
+            self._offer_due([due_ms << SEQ_BITS | seq for due_ms, seq in zip(dues_ms, seqs, strict=True)])
+            return min(dues_ms)
         limit_ms = self.bound << SLOT_BITS
-        if max(dues_ms) >= limit_ms:
+        if latest_ms >= limit_ms:
             near = [(due_ms, seq) for due_ms, seq in zip(dues_ms, seqs, strict=True) if due_ms < limit_ms]
             if not near:
                 return None
@@ -80,13 +90,46 @@ class Lane:
         self.timeline.add(dues_ms, seqs)
         return min(dues_ms)
 
+    def _offer_due(self, keys: list[int]) -> None:
+        keys.sort()
+        if not self.ready or keys[0] > self.ready[-1]:
+            self.ready.extend(keys)
+        else:
+            self.ready = deque(sorted((*self.ready, *keys)))  # two ordered runs: one merge
+
+    def head_ms(self) -> int | None:
+        """The earliest due time that waits in memory."""
+        ahead_ms = self.timeline.head_ms()
+        if not self.ready:
+            return ahead_ms
+        due_ms = self.ready[0] >> SEQ_BITS
+        return due_ms if ahead_ms is None else min(due_ms, ahead_ms)
+
     def take(self, now_ms: int, limit: int) -> list[int]:
         """Seqs that are due and not in flight, in order of (due, seq); from here on they are in flight."""
-        _, seqs = self.timeline.take(now_ms, limit)
+        ahead_ms = self.timeline.head_ms()
+        if ahead_ms is not None and ahead_ms <= now_ms:
+            dues_ms, seqs = self.timeline.take(now_ms, limit)
+            if self.ready:
+                self._offer_due([due_ms << SEQ_BITS | seq for due_ms, seq in zip(dues_ms, seqs, strict=True)])
+                seqs = self._take_ready(limit)
+        else:
+            seqs = self._take_ready(limit)
         if not self.in_flight.isdisjoint(seqs):
             seqs = [seq for seq in seqs if seq not in self.in_flight]
         self.in_flight.update(seqs)
         return seqs
+
+    def _take_ready(self, limit: int) -> list[int]:
+        take = self.ready.popleft
+        return [take() & SEQ_MASK for _ in range(min(limit, len(self.ready)))]
+
+    def behind(self, now_ms: int, flow: FlowLimits) -> bool:
+        """Whether so much is due that releasing should go before accepting; not while nothing can be released."""
+        if self.paused or self.failure is not None:
+            return False
+        limit = flow.overdue_messages_max
+        return len(self.ready) + self.timeline.overdue(now_ms, limit) >= limit
 
     def wants(self, elapsed_s: float, flow: FlowLimits) -> Batch | None:
         """The next batch to send now, if a call may be made and one is not backing off."""
@@ -108,7 +151,7 @@ class Lane:
         if self.outbox:
             free = self.sending < self.sending_max(flow)
             return max(0.0, (self.outbox[0].due_at_s - elapsed_s) * 1000) if free else None
-        head_ms = self.timeline.head_ms() if self.may_take(flow) else None
+        head_ms = self.head_ms() if self.may_take(flow) else None
         return None if head_ms is None else max(0, head_ms - now_ms)
 
     def may_take(self, flow: FlowLimits) -> bool:

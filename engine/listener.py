@@ -9,14 +9,13 @@ duplicates are recognised.
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import structlog
 
 from engine.clock import Clock, wait_until
@@ -260,8 +259,8 @@ class Listener:
             for batch in group:
                 self._submitted.pop(id(batch), None)
             self._changed.notify_all()
-        ages_ms = np.repeat(
-            [(now_s - batch.received_s) * 1000 for batch in group], [len(batch.ack_ids) for batch in group]
-        )
-        self._metrics.accept.observe(self._channel.id, ages_ms)
+        ages = Counter[int]()
+        for batch in group:
+            ages[round((now_s - batch.received_s) * 1000)] += len(batch.ack_ids)
+        self._metrics.accept.observe(self._channel.id, ages)
         self._pump()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
-import numpy as np
 import structlog
 
 from engine.lane import Lane
@@ -20,16 +20,16 @@ log = structlog.get_logger(__name__)
 
 def note_release(metrics: Metrics, lane: Lane, rows: Sequence[Row], released_ms: int, elapsed_s: float) -> None:
     """Count the lateness of messages that were accepted ahead of time, and the transit of those that came due."""
-    dues_ms = np.fromiter(map(_DUE_MS, rows), dtype=np.float64, count=len(rows))
-    accepted_ms = np.fromiter(map(_ACCEPTED_MS, rows), dtype=np.float64, count=len(rows))
-    early = int((dues_ms > released_ms).sum())
-    if early:
+    dues_ms, accepted_ms = list(map(_DUE_MS, rows)), list(map(_ACCEPTED_MS, rows))
+    if max(dues_ms) > released_ms:
+        early = sum(due_ms > released_ms for due_ms in dues_ms)
         metrics.early_releases.inc(early)
         log.error("messages were released early", action="released_early", channel=lane.channel.id, messages=early)
-    ahead = dues_ms > accepted_ms
-    late_ms = released_ms - dues_ms[ahead]
-    if late_ms.size:
-        metrics.lateness.observe(lane.channel.id, late_ms)
-        lane.lateness.observe(late_ms, elapsed_s)
-    if late_ms.size < len(rows):
-        metrics.transit.observe(lane.channel.id, released_ms - accepted_ms[~ahead])
+    pairs = list(zip(dues_ms, accepted_ms, strict=True))
+    late = Counter([released_ms - due_ms for due_ms, at_ms in pairs if due_ms > at_ms])
+    if late:
+        metrics.lateness.observe(lane.channel.id, late)
+        lane.lateness.observe(late, elapsed_s)
+    transit = Counter([released_ms - at_ms for due_ms, at_ms in pairs if due_ms <= at_ms])
+    if transit:
+        metrics.transit.observe(lane.channel.id, transit)

@@ -262,7 +262,7 @@ class Relay:
             partial(self._open_source, channel),
             submit=self._submit,
             stamp=self._stamp,
-            crowded=self._crowded,
+            crowded=partial(self._crowded_at, channel.uid),
             clock=self._clock,
             flow=self._limits.flow,
             pubsub=self._limits.pubsub,
@@ -271,6 +271,10 @@ class Relay:
         listener.start()
         with self._changed:
             running.listener = listener
+
+    def _crowded_at(self, uid: int) -> bool:
+        """Nothing more is to be accepted for this channel now: no room, or releasing comes first."""
+        return self._crowded() or self._releaser.behind(uid)
 
     def _open_source(self, channel: Channel, on_messages: Callable[[Received], None]) -> Source:
         return Source(

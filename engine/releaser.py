@@ -166,7 +166,7 @@ class Releaser:
                 len(lane.in_flight),
                 lane.failure,
                 lane.failing_since_ms,
-                lane.timeline.head_ms(),
+                lane.head_ms(),
                 lane.lateness.summary(self._clock.elapsed_s()),
             )
 
@@ -182,9 +182,15 @@ class Releaser:
             lane = self._lanes.get(uid)
             if lane is None:
                 return
-            earliest_ms = lane.offer(seqs, dues_ms)
+            earliest_ms = lane.offer(seqs, dues_ms, self._clock.now_ms(), self._flow)
             if earliest_ms is not None and earliest_ms < self._planned_ms:
                 self._wake.notify_all()
+
+    def behind(self, uid: int) -> bool:
+        """Whether a channel has so much to release that it should accept nothing more meanwhile."""
+        with self._wake:
+            lane = self._lanes.get(uid)
+            return lane is not None and lane.behind(self._clock.now_ms(), self._flow)
 
     def load(self, uid: int, dues_ms: Any, seqs: Any) -> None:
         """Messages of a slot that the horizon has read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import MutableMapping, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,8 @@ _GROUP_MIN: Final = 5000
 """Fewer keys go to their buckets one by one, unless all go to one."""
 _SMALL: Final = 200
 """A bucket of at most this many keys is sorted without numpy."""
+_COUNTED_MAX: Final = 64
+"""Buckets that `overdue` looks at: four seconds."""
 _LOAD_CHUNK: Final = 100_000
 """Keys of one load that are grouped at once."""
 
@@ -184,6 +187,17 @@ class Timeline:
                 del self._buckets[place]
             self._find_head()
         return dues, seqs
+
+    def overdue(self, now_ms: int, limit: int) -> int:
+        """How many are due, as far as it is cheap to tell: counting ends at `limit` or after a few buckets."""
+        count = 0
+        last = now_ms >> _BUCKET_BITS
+        for place in islice(self._buckets, _COUNTED_MAX):
+            if place > last or count >= limit:
+                break
+            bucket = self._buckets[place]
+            count += len(bucket.fresh) + sum(map(len, bucket.runs))
+        return count
 
     def _find_head(self) -> None:
         if not self._buckets:
