@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Much of the suite waits for processes and clocks, so a few at a time use the cores better.
+TEST_PROCESSES ?= 3
 
 .PHONY: install demo test bench bench-full lint format lock
 
@@ -25,7 +27,7 @@ lint: install
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 bench: install
 	$(BIN)/python -m tests.benchmarks.relay --quick

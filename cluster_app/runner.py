@@ -7,6 +7,7 @@ Stop: the web side finishes its requests, which still need the engine → engine
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -31,6 +32,21 @@ _LOOK_S = 0.25
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+_YOUNG_OBJECTS = 50_000
+_OLD_ROUNDS = 100
+
+
+def spare_collector() -> None:
+    """Keep Python's cycle collector off what lives long: a full round over it would stop every thread for long.
+
+    What was made until now is never looked at again, and new objects seldom. Messages in memory are tuples of plain
+    values, which hold no cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, _OLD_ROUNDS)
+
+
 class Runner:
     """Runs a node until a signal, the engine's death, or a web side that keeps dying."""
 
@@ -51,6 +67,7 @@ class Runner:
         for number in _STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         self._node.start()
+        spare_collector()
         try:
             if not self._signals:
                 self._web.start()

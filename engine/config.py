@@ -28,7 +28,7 @@ class JournalLimits:
     """A segment is closed at this size; the log is cut in whole segments."""
     entry_bytes: int = 32 * MIB
     """One entry: an Accept holds at most one oversized message (10 MB) or 512 KiB of small ones."""
-    tail_bytes: int = 64 * MIB
+    tail_bytes: int = 16 * MIB
     """Entries kept in memory; older ones are read back from their segment."""
     queue_bytes: int = 64 * MIB
     """Submitted and not yet applied; beyond it `submit` answers QUEUE_FULL."""
@@ -47,9 +47,9 @@ class StateLimits:
 
     boundary_period_s: float = 1.0
     """Time between two boundaries: what lives shorter never reaches the disk twice."""
-    boundary_bytes: int = 64 * MIB
+    boundary_bytes: int = 32 * MIB
     """The active memory table is frozen early when it holds this much."""
-    active_bytes: int = 256 * MIB
+    active_bytes: int = 64 * MIB
     """When the active table grows beyond this while a boundary is being written, ingest waits."""
     transaction_rows: int = 400
     """Rows of one multi-row INSERT: executemany gives up the GIL per row."""
