@@ -38,15 +38,20 @@ def wait_failed(relay: Relay, *words: str) -> None:
         assert word in reason
 
 
-def test_a_deleted_target_topic_fails_its_channel_alone_and_mends_when_it_is_back(relay: Relay, healthy: Relay) -> None:
+def test_a_deleted_target_topic_fails_its_channel_alone_and_mends_when_it_is_back(
+    relay: Relay, healthy: Relay, faults: Any
+) -> None:
     relay.pubsub.delete_topic(relay.target)
     bodies = numbered("no topic", 50)
     relay.send(*bodies)
     wait_failed(relay, relay.target)
     assert_unaffected(healthy)
     assert relay.stats()["pending"] + relay.stats()["in_flight"] >= len(bodies)
+    # Between topic and subscription a message would go to nobody: the topic is not to be found until both are there.
+    away = faults.fail("Publish", "NOT_FOUND", resource=topic_path(relay.target), times=None)
     relay.pubsub.create_topic(relay.target)
     relay.pubsub.create_subscription(f"{relay.id}-again", relay.target)
+    faults.clear(away)
     with relay.pubsub.collect(f"{relay.id}-again") as out:
         assert len(out.wait_data(bodies, REMEDY_S)) == len(bodies)
     relay.wait_state("active", REMEDY_S)
