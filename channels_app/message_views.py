@@ -27,12 +27,12 @@ class MessageList(ResourceView):
 
     def get(self, request: Request, channel_id: str) -> HttpResponse:
         """The messages of one state, filtered, in pages; pending ones include those being published now."""
-        self.check_consistency()
+        strong = self.check_consistency()
         state = _state(request)
         size = page_size(request)
         with_data = _flag(request, "data")
         client = get_client()
-        client.fresh()
+        client.fresh(strong=strong)
         in_flight = client.in_flight(channel_id)
         filters = _filters(request, channel_id, frozenset(in_flight) if state == "in_flight" else None)
         found: Page[Any]
@@ -54,9 +54,9 @@ class MessageDetail(ResourceView):
 
     def get(self, request: Request, channel_id: str, message_id: str) -> HttpResponse:
         """One message, whole."""
-        self.check_consistency()
+        strong = self.check_consistency()
         client = get_client()
-        client.fresh()
+        client.fresh(strong=strong)
         uid, cluster = channel_uid(channel_id), cluster_identity()
         message = _find(uid, seq_of(message_id, cluster))
         if message is None:

@@ -142,9 +142,16 @@ class Client:
         """Django's SECRET_KEY as it was made at the founding; Unavailable before that."""
         return cast(str, self._read("secret_key"))
 
-    def fresh(self) -> None:
-        """Return once `state.db` shows every mutation that this node has answered."""
-        self._read("fresh")
+    def barrier(self) -> None:
+        """Return once everything that was committed before the call is applied on this node; NoLeader."""
+        self._read("barrier")
+
+    def fresh(self, *, strong: bool = False) -> None:
+        """Return once `state.db` shows every mutation that this node has answered.
+
+        `strong`: everything that was committed before the call, whoever made it; NoLeader.
+        """
+        self._read("fresh", strong=strong)
 
     # ---- transport ---------------------------------------------------------------------------------------------------
 

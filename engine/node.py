@@ -74,6 +74,7 @@ class Node:
             self._state,
             self._views,
             submit=self._log.submit,
+            barrier=self._log.barrier,
             stamp=self.stamp,
             flush=self._flusher,
             clock=self._clock,

@@ -65,6 +65,7 @@ class Operations:
         views: Views,
         *,
         submit: Callable[[bytes], Future[Any]],
+        barrier: Callable[[], Future[int]],
         stamp: Callable[[], int],
         flush: Flush,
         clock: Clock | None = None,
@@ -73,6 +74,7 @@ class Operations:
         self._state = state
         self._views = views
         self._submit = submit
+        self._barrier = barrier
         self._stamp = stamp
         self._flush = flush
         self._clock = clock or SystemClock()
@@ -95,6 +97,7 @@ class Operations:
             "health": self._views.health,
             "metrics": self._views.metrics,
             "secret_key": self._views.secret_key,
+            "barrier": self.barrier,
             "fresh": self.fresh,
         }
 
@@ -199,11 +202,19 @@ class Operations:
         """Let one side or both go on."""
         return self._pause(id, actor, side, None, request_id, _fingerprint("resume", id, side))
 
-    def fresh(self) -> bool:
-        """Wait until the file shows every mutation that this node has answered."""
-        if self._state.stored_index < self._answered_index:
+    def barrier(self) -> int:
+        """Wait until everything committed before the call is applied here; the index that it is applied up to."""
+        try:
+            return self._barrier().result(self._config.limits.control.request_timeout_s / 2)
+        except FutureTimeout as error:
+            raise Unavailable("what is committed was not applied here in time", reason="STALE") from error
+
+    def fresh(self, strong: bool = False) -> bool:
+        """Wait until the file shows every mutation that this node has answered; strong: all that is committed."""
+        index = self.barrier() if strong else self._answered_index
+        if self._state.stored_index < index:
             try:
-                self._flush.request(self._answered_index).result(self._config.limits.control.request_timeout_s / 2)
+                self._flush.request(index).result(self._config.limits.control.request_timeout_s / 2)
             except FutureTimeout as error:
                 raise Unavailable("state.db is behind and was not written in time", reason="STALE") from error
         return True

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from engine.errors import FieldError, InvalidCommand, NoLeader, RevisionMismatch
+from engine.errors import FieldError, InvalidCommand, RevisionMismatch
 from scheduler_project.auth import Caller
 from scheduler_project.client import get_client
 from scheduler_project.limits import LIMITS
@@ -59,16 +59,17 @@ class ResourceView(APIView):
             return current
         raise RevisionMismatch(f"If-Match is {header}; the revision is {current}.")
 
-    def check_consistency(self) -> None:
-        """With `?consistency=strong`, refuse while nobody leads; otherwise this node's own state answers."""
+    def check_consistency(self) -> bool:
+        """Whether `?consistency=strong` was asked for; then everything committed by now is applied here on return."""
         wanted = self.request.query_params.get("consistency", "local")
         if wanted not in ("local", "strong"):
             raise InvalidCommand(
                 f"consistency={wanted!r}: allowed are local and strong.",
                 errors=(FieldError("/consistency", "allowed are local and strong"),),
             )
-        if wanted == "strong" and get_client().cluster()["leader"] is None:
-            raise NoLeader("No node leads, so nobody can say what is newest.")
+        if wanted == "strong":
+            get_client().barrier()
+        return wanted == "strong"
 
 
 def answer(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -43,6 +43,16 @@ def in_seconds(seconds: float) -> str:
     return f"{time.time() + seconds:.3f}"
 
 
+def test_strong_consistency_lists_at_once_what_is_counted(api: Client, publisher: Publisher, channel: str) -> None:
+    for number in range(1, 4):
+        publisher.publish(f"{channel}-in", (b"x", {"available_at": in_seconds(3600)}))
+        wait_for(lambda number=number: held(api, channel) == number)
+
+        answer = api.get(f"/channels/{channel}/messages", {"consistency": "strong"})
+
+        assert len(answer.json()["results"]) == number
+
+
 def test_a_pending_message_is_shown_as_it_came(api: Client, publisher: Publisher, channel: str) -> None:
     due = in_seconds(3600)
     (source_id,) = hold(api, publisher, channel, (b"hello", {"available_at": due, "colour": "blue"}))
