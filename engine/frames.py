@@ -19,6 +19,8 @@ from engine.errors import FieldError, RequestError
 
 PROTOCOL: Final = 1
 SOCKET_NAME: Final = "control.sock"
+ADDRESS_BYTES_MAX: Final = 107
+"""Bytes of a Unix socket's address on Linux (unix(7)), less the closing zero."""
 _LENGTH: Final = struct.Struct("<I")
 
 _KINDS: Final[dict[str, type[RequestError]]] = {
@@ -106,17 +108,18 @@ def unpack_error(document: dict[str, Any]) -> RequestError:
 class SocketPath:
     """The control socket's address below `directory`, however long that path is.
 
-    A Unix socket's address holds 107 bytes; going through ``/proc/self/fd`` keeps it short.
+    A Unix socket's address holds 107 bytes; a longer path goes through a descriptor of the directory in /proc.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    @property
-    def address(self) -> str:
+        self._descriptor: int | None = None
+        self.address = str(directory.absolute() / SOCKET_NAME)
         """What to bind or connect to."""
-        return f"/proc/self/fd/{self._descriptor}/{SOCKET_NAME}"
+        if len(os.fsencode(self.address)) > ADDRESS_BYTES_MAX:
+            self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.address = f"/proc/self/fd/{self._descriptor}/{SOCKET_NAME}"
 
     def close(self) -> None:
-        """Give the descriptor back."""
-        os.close(self._descriptor)
+        """Give the descriptor back, if there is one."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)

@@ -189,6 +189,8 @@ class Lane:
     def put_back(self, seqs: Iterable[int], ordering_key: str) -> None:
         """What did not fit into a request: unkeyed it goes next, keyed it goes first behind its key."""
         rest = list(seqs)
+        if not rest:
+            return
         if not ordering_key:
             self.outbox.appendleft(Batch(rest))
             return

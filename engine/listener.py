@@ -115,29 +115,34 @@ class Listener:
         self._source.close(max(0.5, deadline_s - self._clock.elapsed_s()))
 
     def tend(self) -> None:
-        """Called every second: extend leases, try again after a refusal, close the stream if nothing commits."""
+        """Called every second: extend leases, try again after a refusal, close the stream if nothing moves."""
         now_s = self._clock.elapsed_s()
+        crowded = self._crowded()
         with self._changed:
             batches = [*self._submitted.values(), *self._waiting]
             due = [batch for batch in batches if now_s - batch.extended_s >= self._flow.lease_extend_s]
             for batch in due:
                 batch.extended_s = now_s
             oldest_s = min((batch.received_s for batch in batches), default=now_s)
-            stuck = now_s - oldest_s > self._flow.commit_patience_s
-            begins, ends = stuck and not self._stuck, self._stuck and not batches
-            self._stuck = stuck or (self._stuck and not ends)
+            begins = not self._stuck and now_s - oldest_s > self._flow.commit_patience_s
+            ends = self._stuck and not batches and not crowded
+            self._stuck = begins or (self._stuck and not ends)
             if self._stuck:
                 self._waiting.clear()
+                self._changed.notify_all()
         if begins:
             self._source.pause_stream()
-            log.error(
-                "nothing commits: the stream is closed, messages stay at the source",
+            log.warning(
+                "messages could not be accepted for long: the stream is closed, they stay at the source",
                 action="listener_stuck",
                 channel=self._channel.id,
+                held_back=crowded,
             )
         elif ends and not self._stopping:
             self._source.resume_stream()
-            log.info("commits go on: the stream is opened again", action="listener_unstuck", channel=self._channel.id)
+            log.info(
+                "messages are accepted again: the stream is open", action="listener_unstuck", channel=self._channel.id
+            )
         for batch in due:
             self._source.extend(batch.ack_ids, self._pubsub.ack_deadline_s)
         self._pump()

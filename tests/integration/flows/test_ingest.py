@@ -40,3 +40,15 @@ def test_a_message_delivered_again_after_its_release_is_known(stand: Stand) -> N
     until(lambda: stand.stats()["duplicates"] == 1, "it was delivered again and recognised")
 
     assert len(stand.receive()) == 1
+
+
+def test_what_cannot_be_accepted_for_long_goes_back_to_the_source(stand: Stand) -> None:
+    stand.restart(NO_ROOM)
+    stand.publish_in(1.0)
+    until(lambda: stand.emulator.counters()["delivered"] == 1, "it was delivered")
+
+    until(lambda: stand.clock.advance(5.0) or not stand.emulator.counters()["streams_open"], "the stream is closed")
+    assert stand.stats()["accepted"] == 0
+
+    stand.restart()
+    until(lambda: stand.clock.advance(1.0) or len(stand.receive()) == 1, "with room it is accepted and released")
