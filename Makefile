@@ -6,19 +6,25 @@ STAMP := $(VENV)/.installed
 # Much of the suite waits for processes and clocks, so a few at a time use the cores better.
 TEST_PROCESSES ?= 3
 
-.PHONY: install demo test bench bench-full lint format lock
+.PHONY: install develop demo test bench bench-full lint format lock
 
 install: $(STAMP)
 
-$(STAMP): requirements.txt requirements-dev.txt
+develop: $(STAMP)-dev
+
+$(STAMP): requirements.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+$(STAMP)-dev: requirements-dev.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
 
 demo: install
 	$(BIN)/python manage.py demo
 
-lint: install
+lint: develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -35,10 +41,10 @@ bench: install
 bench-full: install
 	$(BIN)/python -m tests.benchmarks.relay
 
-format: install
+format: develop
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: install
+lock: develop
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --universal requirements.in -o requirements.txt
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --universal -c requirements.txt requirements-dev.in -o requirements-dev.txt
