@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import FrameType
 
 import structlog
@@ -56,7 +57,8 @@ class Runner:
         self._users = AdminUsers(environ)
         self._stored_users: tuple[AdminUser, ...] | None = None
         self._tables_retry_s = 0.0
-        self._node = Node(engine)
+        # The other nodes know this one by its cluster host; the web side is bound to its own, perhaps to all.
+        self._node = Node(replace(engine, api_addr=f"{engine.node_host}:{web.api_port}"))
         self._web = WebChild(environ)
         self._signals = 0
 

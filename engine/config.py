@@ -241,6 +241,8 @@ class EngineConfig:
     node_host: str = NODE_HOST
     node_port: int = NODE_PORT
     initial_nodes: tuple[str, ...] = (f"{NODE_HOST}:{NODE_PORT}",)
+    api_addr: str | None = None
+    """Where this node's web side can be reached, `host:port`; shown in `GET /cluster`."""
     key_files_dir: Path | None = None
     """When set, `key_file` of a channel is a name inside this directory and nothing else."""
     default_channel: Mapping[str, Any] | None = None

@@ -197,7 +197,8 @@ class Node:
             )
             self._propose(Found(stamp_ms=self.stamp(), cluster=cluster))
             log.info("a cluster is founded", action="cluster_founded", cluster=cluster.cluster_id)
-        member = Member(name=self._config.node_addr, addr=self._config.node_addr, version=VERSION)
+        address = self._config.node_addr
+        member = Member(name=address, addr=address, api_addr=self._config.api_addr, version=VERSION)
         if member not in self._state.nodes():
             self._propose(PutNode(stamp_ms=self.stamp(), node=member))
 

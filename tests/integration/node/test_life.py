@@ -141,3 +141,8 @@ def test_a_chunked_body_is_read(node: NodeProcess) -> None:
     connection.close()
     assert response.status == 400
     assert "/source" in {fault["pointer"] for fault in problem["errors"]}
+
+
+def test_the_cluster_says_where_its_nodes_answer(node: NodeProcess) -> None:
+    (member,) = node.rest.get("/cluster").body["nodes"]
+    assert member["api_addr"].endswith(f":{node.api_port}")
