@@ -10,6 +10,7 @@ from typing import Any, Final
 from tests.benchmarks.figures import quantiles
 from tests.benchmarks.stand import RAW, SOURCE, Cpu, Stand
 from tests.benchmarks.wire import now_us
+from tests.blackbox.processes import wait_for
 
 Figures = dict[str, Any]
 
@@ -160,6 +161,8 @@ def memory(stand: Stand, plan: Plan) -> Figures:
 
 def restart(stand: Stand, plan: Plan) -> Figures:
     """A graceful stop, and a start until `/readyz` answers 200, with what is pending now."""
+    # What has just arrived may still be waiting for its Confirm; the stop would finish it.
+    wait_for(lambda: stand.stats()["in_flight"] == 0, _patience_s(0), "nothing is in flight")
     pending = stand.stats()["pending"]
     began_s = time.monotonic()
     code = stand.node.stop()
