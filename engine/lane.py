@@ -121,8 +121,9 @@ class Lane:
         return seqs
 
     def _take_ready(self, limit: int) -> list[int]:
+        """The first of them; what was offered and loaded from a slot as well is here twice, side by side."""
         take = self.ready.popleft
-        return [take() & SEQ_MASK for _ in range(min(limit, len(self.ready)))]
+        return list(dict.fromkeys([take() & SEQ_MASK for _ in range(min(limit, len(self.ready)))]))
 
     def behind(self, now_ms: int, flow: FlowLimits) -> bool:
         """Whether so much is due that releasing should go before accepting; not while nothing can be released."""
