@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Much of the suite waits for processes and clocks, so a few at a time use the cores better.
 TEST_PROCESSES ?= 3
 
-.PHONY: install develop demo test bench bench-full lint format lock
+.PHONY: install develop demo test clients bench bench-full lint format lock
 
 install: $(STAMP)
 
@@ -34,6 +34,9 @@ lint: develop
 
 test: lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+
+clients: install
+	$(BIN)/python -m tests.clients.run
 
 bench: install
 	$(BIN)/python -m tests.benchmarks.relay --quick
