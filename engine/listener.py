@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -150,11 +150,7 @@ class Listener:
     def _receive(self, received: Received) -> None:
         """In the source's thread. Blocking here is back-pressure: the source reads no further."""
         now_s = self._clock.elapsed_s()
-        step = self._flow.entry_messages_max
-        batches = [
-            self._plan(received, first, min(first + step, len(received.ack_ids)), now_s)
-            for first in range(0, len(received.ack_ids), step)
-        ]
+        batches = [self._plan(received, first, last, now_s) for first, last in self._slices(received)]
         with self._changed:
             if self._stopping:
                 return
@@ -164,6 +160,17 @@ class Listener:
             while self._waiting and not self._stopping and not self._stuck and self._crowded():
                 self._clock.wait(self._changed, self._flow.crowded_retry_s)
         self._pump()
+
+    def _slices(self, received: Received) -> Iterator[tuple[int, int]]:
+        """First and last (exclusive) of each part that one entry may hold: a response may be larger than any entry."""
+        first = size = 0
+        for position, payload in enumerate(received.payloads):
+            size += len(payload)
+            full = position - first >= self._flow.entry_messages_max or size > self._flow.entry_bytes_max
+            if full and position > first:
+                yield first, position
+                first, size = position, len(payload)
+        yield first, len(received.payloads)
 
     def _plan(self, received: Received, first: int, last: int, now_s: float) -> _Batch:
         part = slice(first, last)
