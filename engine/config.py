@@ -178,6 +178,11 @@ class FlowLimits:
     overdue_messages_max: int = 10_000
     """With so many due messages waiting on a channel that can release, it accepts nothing more: what is released
     within a second or two never has to be written to state.db, and is not late because of later ones."""
+    unconfirmed_messages_max: int = 20_000
+    """Messages of a channel that may be published and not yet confirmed before nothing more is taken: while a full disk
+    stops Confirms, this many at most are published again after a crash."""
+    pickup_bytes: int = 32 * MIB
+    """Payload read from state.db at once for publishing; 500 due messages of 10 MB are not read together."""
     confirms_in_flight_max: int = 2
     """Confirm entries in flight per channel; more published messages gather meanwhile."""
     confirm_messages_max: int = 4000

@@ -61,7 +61,10 @@ class Lane:
         self.confirms: deque[Batch] = deque()
         """Published, to be confirmed."""
         self.sending = 0
+        """Batches in the hands of the releaser's thread or of the service."""
         self.confirming = 0
+        self.unconfirmed = 0
+        """Messages that were published and are still in the state: they would be sent again after a crash."""
         self.confirm_hold_until_s = 0.0
         """The log refused a Confirm: try again from this time on the elapsed clock."""
         self.failure: Failure | None = None
@@ -162,8 +165,22 @@ class Lane:
             and self.failure is None
             and not self.outbox
             and self.parked_count < flow.parked_messages_max
+            and self.unconfirmed < flow.unconfirmed_messages_max
             and self.sending < flow.publishes_in_flight_max
         )
+
+    def forgive(self) -> None:
+        """Forget that publishing failed: what backed off goes at once."""
+        self.failure = None
+        self.failing_since_ms = None
+        self.backoff_s = 0.0
+        for batch in self.outbox:
+            batch.due_at_s = 0.0
+
+    def give_back(self, seqs: Sequence[int], dues_ms: Sequence[int]) -> None:
+        """Not due after all, since the clock was set back: they wait for their time again."""
+        self.in_flight.difference_update(seqs)
+        self.timeline.add(dues_ms, seqs)
 
     def park(self, batch: Batch) -> bool:
         """Queue a batch behind its busy ordering key (True), or mark the key busy from now on (False)."""

@@ -245,6 +245,7 @@ class Node:
             pubsub=limits.pubsub,
             metrics=self.metrics,
             rng=rng,
+            on_fatal=self._die,
         )
         return Relay(
             self._state,

@@ -70,7 +70,7 @@ class Proposals:
             )
             return False
         lane.confirming += 1
-        future.add_done_callback(partial(self._removed, lane, seqs))
+        future.add_done_callback(partial(self._removed, lane, seqs, published=len(seqs)))
         return True
 
     def set_aside(self, lane: Lane, seqs: list[int], fault: Fault) -> None:
@@ -98,7 +98,7 @@ class Proposals:
         lane.confirming += 1
         future.add_done_callback(partial(self._removed, lane, list(seqs)))
 
-    def _removed(self, lane: Lane, seqs: list[int], future: Future[Any]) -> None:
+    def _removed(self, lane: Lane, seqs: list[int], future: Future[Any], *, published: int = 0) -> None:
         """In the log's thread: these messages are out of the state, so they are no longer in flight."""
         try:
             answer = future.result()
@@ -120,5 +120,6 @@ class Proposals:
             )
         with self._wake:
             lane.confirming -= 1
+            lane.unconfirmed -= published
             lane.in_flight.difference_update(seqs)
             self._wake.notify_all()

@@ -25,21 +25,21 @@ from engine.lane import Batch, Lane
 from engine.metrics import Metrics
 from engine.model import Channel, Cluster
 from engine.outbound import Outbound
+from engine.outcomes import Outcomes
 from engine.pickup import Pickup, Rows
 from engine.proposals import Proposals
-from engine.pubsub.errors import Failure, FailureKind, classify
+from engine.pubsub.errors import Failure
 from engine.pubsub.sink import Sink
 from engine.pubsub.wire import publish_request
 from engine.punctuality import note_release
-from engine.state.rows import ORDERING_KEY, REVISION
+from engine.state.rows import DUE_MS, ORDERING_KEY, REVISION, Row
 
 log = structlog.get_logger(__name__)
 
 _ORDERING_KEY = itemgetter(ORDERING_KEY)
+_DUE_MS = itemgetter(DUE_MS)
 
-UNPUBLISHABLE = "UNPUBLISHABLE"
 TOO_LARGE = "TOO_LARGE"
-ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
 
 
 class LaneStatus(NamedTuple):
@@ -56,6 +56,7 @@ class LaneStatus(NamedTuple):
 class _Completion(NamedTuple):
     lane: Lane
     batch: Batch
+    topic: str
     error: BaseException | None
 
 
@@ -75,6 +76,7 @@ class Releaser:
         pubsub: PubSubLimits,
         metrics: Metrics,
         rng: random.Random,
+        on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._cluster = cluster
         self._may_release = may_release
@@ -82,10 +84,11 @@ class Releaser:
         self._flow = flow
         self._pubsub = pubsub
         self._metrics = metrics
-        self._rng = rng
+        self._on_fatal = on_fatal
         self._wake = threading.Condition()
-        self._pickup = Pickup(rows, self._wake)
+        self._pickup = Pickup(rows, self._wake, flow.pickup_bytes)
         self._proposals = Proposals(self._wake, submit=submit, stamp=stamp, clock=clock, flow=flow)
+        self._outcomes = Outcomes(self._proposals, clock=clock, flow=flow, metrics=metrics, rng=rng)
         self._lanes: dict[int, Lane] = {}
         self._outbound: dict[int, Outbound] = {}
         self._completions: deque[_Completion] = deque()
@@ -130,14 +133,12 @@ class Releaser:
         """Take a changed channel and, if given, a new sink; the former sink is answered, to be closed."""
         with self._wake:
             lane = self._lanes[channel.uid]
-            lane.channel = channel
             former = None
             if sink is not None:
                 former, lane.sink = lane.sink, sink
-            lane.failure = None
-            lane.backoff_s = 0.0
-            for batch in lane.outbox:
-                batch.due_at_s = 0.0
+            if sink is not None or channel != lane.channel:
+                lane.channel = channel
+                lane.forgive()
             self._wake.notify_all()
             return former
 
@@ -215,6 +216,13 @@ class Releaser:
     """Wall time at which the thread will look again by itself; an earlier due wakes it."""
 
     def _run(self) -> None:
+        try:
+            self._loop()
+        except BaseException as error:
+            log.exception("releasing failed", action="releaser_failed")
+            self._on_fatal(error)
+
+    def _loop(self) -> None:
         while True:
             with self._wake:
                 jobs = self._collect()
@@ -227,10 +235,16 @@ class Releaser:
                     self._planned_ms = 0.0
                     continue
             for lane, batch in jobs:
-                if batch.taken:
-                    self._sort(lane, batch)
-                else:
-                    self._send(lane, batch)
+                try:
+                    if batch.taken:
+                        self._sort(lane, batch)
+                    else:
+                        self._send(lane, batch)
+                except Exception as error:
+                    # One channel must not stop the others, whatever is wrong with its messages or with reading them.
+                    with self._wake:
+                        lane.sending -= 1
+                        self._outcomes.stumble(lane, batch, error)
 
     def _wait_ms(self) -> float:
         """Until the next thing happens by itself; at most a second, so that a step of the wall clock is noticed."""
@@ -247,7 +261,9 @@ class Releaser:
     def _collect(self) -> list[tuple[Lane, Batch]]:
         """Settle what came back, propose Confirms, and pick what can be done now. Holds the lock."""
         while self._completions:
-            self._complete(self._completions.popleft())
+            done = self._completions.popleft()
+            done.lane.sending -= 1
+            self._outcomes.settle(*done)
         elapsed_s, now_ms = self._clock.elapsed_s(), self._clock.now_ms()
         jobs: list[tuple[Lane, Batch]] = []
         for lane in self._lanes.values():
@@ -260,12 +276,13 @@ class Releaser:
             if lane.may_take(self._flow):
                 seqs = lane.take(now_ms, self._flow.publish_batch_messages)
                 if seqs:
+                    lane.sending += 1
                     jobs.append((lane, Batch(seqs, taken=True)))
         return jobs
 
     def _sort(self, lane: Lane, taken: Batch) -> None:
         """Read what was taken and split it by ordering key."""
-        seqs, rows = self._pickup.read(lane, taken.seqs)
+        seqs, rows, rest = self._pickup.read(lane, taken.seqs)
         if not any(map(_ORDERING_KEY, rows)):
             batches = [Batch(seqs, rows=rows)] if seqs else []
         else:
@@ -277,47 +294,58 @@ class Releaser:
                 batch.rows.append(row)
             batches = list(by_key.values())
         with self._wake:
+            lane.sending -= 1
             lane.outbox.extend(batch for batch in batches if not (batch.ordering_key and lane.park(batch)))
+            if rest:
+                lane.outbox.append(Batch(rest, taken=True))
 
     # ---- publishing --------------------------------------------------------------------------------------------------
 
     def _send(self, lane: Lane, batch: Batch) -> None:
+        sink = lane.sink  # An update may put another one in its place meanwhile.
         if batch.rows is None:
-            seqs, rows = self._pickup.read(lane, batch.seqs)
+            batch.seqs, rows, rest = self._pickup.read(lane, batch.seqs)
+            with self._wake:
+                lane.put_back(rest, batch.ordering_key)
         else:
-            seqs, rows = batch.seqs, batch.rows
+            rows = batch.rows
         # The deadline is fixed first and the lease checked then: a pause in between counts against both.
         deadline_s = self._clock.elapsed_s() + self._pubsub.publish_deadline_s
         if not self._may_release():
             self._postpone(lane, batch)
             return
         released_ms = self._clock.now_ms()
-        outbound = self._outbound[lane.channel.uid]
-        prepared = outbound.prepare(lane.sink.topic, seqs, rows, released_ms)
+        if rows and max(map(_DUE_MS, rows)) > released_ms:
+            rows = self._keep_early(lane, batch, rows, released_ms)
+        prepared = self._outbound[lane.channel.uid].prepare(sink.topic, batch.seqs, rows, released_ms)
         if prepared.dropped_attributes:
             self._metrics.dropped_attributes.labels(lane.channel.id).inc(prepared.dropped_attributes)
-        rest, seqs, rows = seqs[prepared.taken :], seqs[: prepared.taken], rows[: prepared.taken]
-        if rest or prepared.too_large:
-            large = set(prepared.too_large)
-            seqs, rows = (
-                [s for s in seqs if s not in large],
-                [r for s, r in zip(seqs, rows, strict=True) if s not in large],
-            )
+        rest, large = batch.seqs[prepared.taken :], set(prepared.too_large)
+        sent = [(s, r) for s, r in zip(batch.seqs[: prepared.taken], rows, strict=False) if s not in large]
+        batch.seqs, batch.rows = [seq for seq, _ in sent], None
+        batch.revisions = {seq: row[REVISION] for seq, row in sent if row[REVISION] != 1}
+        if rest or large:
             with self._wake:
                 lane.put_back(rest, batch.ordering_key)
                 if large:
                     reason = "the message is too big for a Publish request, even without any scheduler- attribute"
                     self._proposals.set_aside(lane, prepared.too_large, Fault(TOO_LARGE, reason))
-        batch.seqs = seqs
-        batch.rows = None
-        batch.revisions = {seq: row[REVISION] for seq, row in zip(seqs, rows, strict=True) if row[REVISION] != 1}
-        if not seqs:
-            self._finish(_Completion(lane, batch, None))
+        if not sent:
+            self._finish(_Completion(lane, batch, sink.topic, None))
             return
-        note_release(self._metrics, lane, rows, released_ms, self._clock.elapsed_s())
-        request = publish_request(lane.sink.topic, prepared.messages)
-        future = lane.sink.publish(request, len(seqs), deadline_s - self._clock.elapsed_s())
-        future.add_done_callback(partial(self._published, lane, batch))
+        note_release(self._metrics, lane, [row for _, row in sent], released_ms, self._clock.elapsed_s())
+        request = publish_request(sink.topic, prepared.messages)
+        future = sink.publish(request, len(sent), deadline_s - self._clock.elapsed_s())
+        future.add_done_callback(partial(self._published, lane, batch, sink.topic))
+
+    def _keep_early(self, lane: Lane, batch: Batch, rows: list[Row], now_ms: int) -> list[Row]:
+        """The wall clock was set back since these were taken: what is not due by it waits again; the others' rows."""
+        early = [(seq, row[DUE_MS]) for seq, row in zip(batch.seqs, rows, strict=True) if row[DUE_MS] > now_ms]
+        due = [(seq, row) for seq, row in zip(batch.seqs, rows, strict=True) if row[DUE_MS] <= now_ms]
+        with self._wake:
+            lane.give_back([seq for seq, _ in early], [due_ms for _, due_ms in early])
+        batch.seqs = [seq for seq, _ in due]
+        return [row for _, row in due]
 
     def _postpone(self, lane: Lane, batch: Batch) -> None:
         """The lease does not cover a publish now: look again shortly."""
@@ -327,73 +355,12 @@ class Releaser:
             batch.due_at_s = self._clock.elapsed_s() + self._flow.lease_retry_s
             lane.outbox.appendleft(batch)
 
-    def _published(self, lane: Lane, batch: Batch, future: Future[list[str]]) -> None:
+    def _published(self, lane: Lane, batch: Batch, topic: str, future: Future[list[str]]) -> None:
         """In a thread of gRPC: only note it."""
         error = future.exception() if not future.cancelled() else TimeoutError("the call was cancelled")
-        self._finish(_Completion(lane, batch, error))
+        self._finish(_Completion(lane, batch, topic, error))
 
     def _finish(self, completion: _Completion) -> None:
         with self._wake:
             self._completions.append(completion)
             self._wake.notify_all()
-
-    def _complete(self, completion: _Completion) -> None:
-        lane, batch, error = completion
-        lane.sending -= 1
-        if error is None:
-            self._recover(lane)
-            if batch.seqs:
-                lane.confirms.append(batch)
-            lane.settle(batch, self._flow)
-            return
-        failure = classify(error, lane.sink.topic)
-        self._metrics.publish_errors.labels(lane.channel.id, str(failure.kind)).inc()
-        if failure.kind is FailureKind.MESSAGE:
-            self._recover(lane)
-            self._bisect(lane, batch, failure)
-        else:
-            self._back_off(lane, batch, failure)
-
-    def _recover(self, lane: Lane) -> None:
-        """The destination answers: what backed off goes at once."""
-        if lane.failure is None:
-            return
-        log.info("publishing works again", action="publish_recovered", channel=lane.channel.id)
-        lane.failure = None
-        lane.failing_since_ms = None
-        lane.backoff_s = 0.0
-        for batch in lane.outbox:
-            batch.due_at_s = 0.0
-
-    def _bisect(self, lane: Lane, batch: Batch, failure: Failure) -> None:
-        """One message spoils the request: halve it until it stands alone, then set it aside."""
-        if len(batch.seqs) == 1:
-            self._proposals.set_aside(lane, batch.seqs, Fault(UNPUBLISHABLE, failure.reason))
-            lane.settle(batch, self._flow)
-            return
-        middle = len(batch.seqs) // 2
-        lane.put_back(batch.seqs[middle:], batch.ordering_key)
-        lane.outbox.appendleft(Batch(batch.seqs[:middle], batch.ordering_key, batch.attempts))
-
-    def _back_off(self, lane: Lane, batch: Batch, failure: Failure) -> None:
-        retry = lane.channel.policy.retry
-        batch.attempts += 1
-        if lane.failure is None or lane.failure.code != failure.code:
-            log.warning(
-                "publishing fails; it is tried again",
-                action="publish_failed",
-                channel=lane.channel.id,
-                kind=str(failure.kind),
-                reason=failure.reason,
-            )
-        if lane.failing_since_ms is None:
-            lane.failing_since_ms = self._clock.now_ms()
-        lane.failure = failure
-        if retry.attempts is not None and batch.attempts >= retry.attempts:
-            reason = f"refused {batch.attempts} times, at last: {failure.reason}"
-            self._proposals.set_aside(lane, batch.seqs, Fault(ATTEMPTS_EXHAUSTED, reason))
-            lane.settle(batch, self._flow)
-            return
-        lane.backoff_s = min(max(lane.backoff_s * 2, retry.min_backoff_ms / 1000), retry.max_backoff_ms / 1000)
-        batch.due_at_s = self._clock.elapsed_s() + lane.backoff_s * self._rng.uniform(0.75, 1.0)
-        lane.outbox.appendleft(batch)

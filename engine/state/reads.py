@@ -55,6 +55,30 @@ def _heads(store: Store, connection: sqlite3.Connection, table: str, seqs: Seque
     return heads
 
 
+def fitting(store: Store, connection: sqlite3.Connection, seqs: Sequence[int], bytes_max: int) -> Sequence[int]:
+    """The first of `seqs`, at least one, whose payloads are at most `bytes_max` together.
+
+    Sizes lie in front of the payloads: their pages are those that reading the rows touches first.
+    """
+    total = 0
+    for start in range(0, len(seqs), store.limits.read_chunk):
+        part = seqs[start : start + store.limits.read_chunk]
+        for where, parameters in _slices(store, part):
+            sizes: dict[int, int] = {}
+            found, size = store.one(
+                connection,
+                f"SELECT group_concat(seq), group_concat(size) FROM messages WHERE {where}",  # noqa: S608
+                parameters,
+            )
+            if found is not None:
+                sizes = dict(zip(_INTEGERS.decode(f"[{found}]"), _INTEGERS.decode(f"[{size}]"), strict=True))
+            for position, seq in enumerate(part, start):
+                total += sizes.get(seq, 0)
+                if total > bytes_max and position:
+                    return seqs[:position]
+    return seqs
+
+
 def messages(store: Store, connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Row]:
     """Pending rows among `seqs`; raises DamagedError for a row that does not match its checksum."""
     rows: dict[int, Row] = {}

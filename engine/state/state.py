@@ -172,14 +172,22 @@ class State:
             counters = self._machine.messages.counters.get(uid)
             return ChannelStats() if counters is None else counters.stats()
 
-    def get(self, seqs: Sequence[int]) -> list[Row | None]:
-        """Pending rows by position, None for what is not pending; raises DamagedError for a damaged row."""
+    def get(self, seqs: Sequence[int], bytes_max: int | None = None) -> list[Row | None]:
+        """Pending rows by position, None for what is not pending; raises DamagedError for a damaged row.
+
+        With `bytes_max` it may be the rows of the first seqs only: at least one, then as many as the payloads that have
+        to be read from the file allow.
+        """
         with self._lock:
             rows, stored = self._layers.in_memory(seqs)
         if not stored:
             return rows
         with self._store.reader() as connection:
-            found = reads.messages(self._store, connection, stored)
+            fitting = stored if bytes_max is None else reads.fitting(self._store, connection, stored, bytes_max)
+            found = reads.messages(self._store, connection, fitting)
+        if len(fitting) < len(stored):
+            end = seqs.index(stored[len(fitting)])
+            seqs, rows = seqs[:end], rows[:end]
         return [found.get(seq) if row is None else row for seq, row in zip(seqs, rows, strict=True)]
 
     def window(self, uid: int, slot: int) -> Iterator[tuple[Integers, Integers]]:

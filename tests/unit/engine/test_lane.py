@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -41,3 +42,12 @@ def test_a_double_on_the_edge_of_a_batch_is_taken_once() -> None:
     taken = [seq for _ in range(4) for seq in one.take(NOW_MS, 1)]
 
     assert taken == [1, 2]
+
+
+def test_nothing_more_is_taken_while_as_much_as_allowed_is_published_and_not_confirmed() -> None:
+    one = Lane(cast(Channel, SimpleNamespace(paused_release=None)), cast(Sink, None), bound=1 << 40)
+    assert one.may_take(FLOW)
+
+    one.unconfirmed = FLOW.unconfirmed_messages_max
+
+    assert not one.may_take(FLOW)
