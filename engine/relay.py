@@ -309,6 +309,8 @@ class Relay:
             moved = channel.destination != running.channel.destination
             former = self._releaser.update(channel, self._open_sink(channel) if moved else None)
             if former is not None:
+                # Cancelled calls may have arrived all the same, and would then be in both topics.
+                former.drain(self._limits.flow.transition_timeout_s)
                 former.close()
             return
         self._releaser.add(channel, self._open_sink(channel), LOWEST_SLOT)

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from engine.clock import Clock
+from engine.clock import Clock, wait_until
 from engine.config import PubSubLimits
 from engine.errors import SchedulerError
 from engine.model import DestinationConfig
@@ -26,12 +26,13 @@ class PublishCall(Future[list[str]]):
         super().__init__()
         self._call: Any = None
 
-    def begin(self, call: Any, count: int, *finished: Any) -> None:
-        """Follow a gRPC call for `count` messages; `finished` are called with this future first."""
+    def follow(self, call: Any) -> None:
+        """The gRPC call that this future stands for; from here on `cancel` ends it."""
         self._call = call
-        for callback in finished:
-            self.add_done_callback(callback)
-        call.add_done_callback(lambda done: self._settle(done, count))
+
+    def begin(self, count: int) -> None:
+        """Take the call's answer for `count` messages as soon as it is there."""
+        self._call.add_done_callback(lambda done: self._settle(done, count))
 
     def cancel(self) -> bool:
         """Cancel the call; the service may have taken the messages all the same."""
@@ -64,6 +65,7 @@ class Sink:
         self._clock = clock
         self._metadata = routing("topic", self.topic)
         self._lock = threading.Lock()
+        self._answered = threading.Condition(self._lock)
         self._connection: Connection | None = None
         self._stub: Any = None
         self._connecting = False
@@ -85,9 +87,11 @@ class Sink:
         except Exception as error:
             published.set_exception(error)
             return published
+        published.follow(call)
         with self._lock:
             self._calls.add(published)
-        published.begin(call, count, self._forget)
+        published.add_done_callback(self._forget)
+        published.begin(count)
         return published
 
     def in_flight(self) -> int:
@@ -102,6 +106,11 @@ class Sink:
         for call in calls:
             call.cancel()
 
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until every call has its answer, at most `timeout_s`; say whether it is so."""
+        with self._answered:
+            return wait_until(self._clock, self._answered, lambda: not self._calls, timeout_s)
+
     def close(self) -> None:
         """Cancel what is in flight and let the connection go."""
         with self._lock:
@@ -115,6 +124,7 @@ class Sink:
         """A call has its answer."""
         with self._lock:
             self._calls.discard(call)
+            self._answered.notify_all()
             connection = self._connection
         if connection is not None and not call.cancelled() and call.exception() is None:
             connection.answered()

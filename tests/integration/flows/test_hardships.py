@@ -1,4 +1,4 @@
-"""What must not stop the flows, lose a message or send it early: large messages, a clock set back, a file that refuses."""
+"""What must not stop the flows, lose a message or send it early: large messages, a clock set back, unreadable rows."""
 
 from __future__ import annotations
 
@@ -97,3 +97,31 @@ def test_confirmed_messages_make_room_for_further_ones(stand: Stand) -> None:
     until(lambda: stand.stats()["pending"] == 0, "all are confirmed")
 
 
+def test_a_changed_destination_waits_for_the_calls_to_the_former_one(stand: Stand) -> None:
+    stand.emulator.create_topic(PROJECT, "new-topic")
+    slow = stand.emulator.faults.delay("Publish", 1.0, resource=OUT)
+    stand.publish_in(1.0)
+    stand.accepted(1)
+    stand.clock.advance(1.0)
+    until(lambda: stand.emulator.faults.hits(slow) == 1, "a call is under way")
+
+    stand.client.update_channel(
+        "default", {"destination": {"config": {"project_id": PROJECT, "topic_id": "new-topic"}}}, actor="test"
+    )
+
+    until(lambda: stand.stats()["pending"] == 0, "it is confirmed")
+    assert stand.bodies() == [b"0"]
+    assert not stand.client.channel("default")["reason"]
+
+
+def test_a_draining_channel_backs_off_like_any_other(stand: Stand) -> None:
+    fault = stand.emulator.faults.fail("Publish", "PERMISSION_DENIED", resource=OUT, times=None)
+    stand.publish_in(1.0)
+    stand.accepted(1)
+    stand.client.delete_channel("default", pending="drain", actor="test")
+
+    for _ in range(60):
+        stand.clock.advance(1.0)
+        stand.stats()
+
+    assert 1 <= stand.emulator.faults.hits(fault) <= 20
