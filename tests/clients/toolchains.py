@@ -63,7 +63,7 @@ TOOLCHAINS: Final = (
     Toolchain(
         name="java",
         programs=("java", "javac", "mvn"),
-        build=(("mvn", "--batch-mode", "--quiet", "package"),),
+        build=(("mvn", "--batch-mode", "--quiet", "process-classes"),),
         start=("java", "-cp", "target/classes:target/dependency/*", "clients.Main"),
     ),
 )
