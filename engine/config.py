@@ -223,6 +223,8 @@ class ControlLimits:
     """One request or answer."""
     request_timeout_s: float = 10.0
     """One call, from sending it to its answer."""
+    accept_pause_s: float = 0.1
+    """Accepting connections rests for this long when the system refuses one."""
     merge_attempts_max: int = 5
     """A patch without an expected revision is merged again this often when the channel changed meanwhile."""
 

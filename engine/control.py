@@ -35,7 +35,7 @@ class ControlServer:
         self._listening: socket.socket | None = None
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._stopping = False
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="control", daemon=True)
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class ControlServer:
     def stop(self) -> None:
         """Close the socket and every connection."""
         with self._lock:
-            self._stopping = True
+            self._stopped.set()
             connections = list(self._connections)
         if self._listening is not None:
             # Closing alone does not wake a thread in accept().
@@ -77,28 +77,38 @@ class ControlServer:
         while True:
             try:
                 connection, _ = self._listening.accept()
-            except OSError:
-                if self._stopping:
+            except OSError as error:
+                if self._stopped.is_set():
                     return
-                raise
+                # No descriptors, most likely: who connects waits until there are some again.
+                log.warning("control calls cannot be accepted", action="control_accept_failed", reason=str(error))
+                self._stopped.wait(self._limits.accept_pause_s)
+                continue
             with self._lock:
-                if self._stopping or len(self._connections) >= self._limits.connections_max:
+                if self._stopped.is_set() or len(self._connections) >= self._limits.connections_max:
                     connection.close()
                     continue
                 self._connections.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), name="control-call", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="control-call", daemon=True).start()
+            except RuntimeError as error:
+                log.warning("a control call got no thread", action="control_thread_failed", reason=str(error))
+                self._close(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             while (request := receive_frame(connection, self._limits.frame_bytes_max)) is not None:
                 send_frame(connection, self._answer(request))
         except (OSError, FrameError) as error:
-            if not self._stopping:
+            if not self._stopped.is_set():
                 log.info("a control connection ended early", action="control_closed", reason=str(error))
         finally:
-            connection.close()
-            with self._lock:
-                self._connections.discard(connection)
+            self._close(connection)
+
+    def _close(self, connection: socket.socket) -> None:
+        connection.close()
+        with self._lock:
+            self._connections.discard(connection)
 
     def _answer(self, request: Any) -> dict[str, Any]:
         try:
