@@ -114,7 +114,7 @@ class Relay:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
-        self._pool.shutdown(wait=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
         self._stop_listeners(timeout_s / 2)
         self._horizon.stop()
         if not self._releaser.stop(max(0.5, deadline_s - self._clock.elapsed_s())):
@@ -231,7 +231,9 @@ class Relay:
             return
         running.channel = channel
         if channel.closing is not None:
-            finish_closing(self._state, channel, self._submit, self._stamp, self._limits.flow)
+            finish_closing(
+                self._state, channel, self._submit, self._stamp, self._limits.flow, stopping=lambda: self._stopping
+            )
 
     def _end_pauses(self, channel: Channel) -> None:
         """A pause with an end has come to it; the change comes back as a changed channel."""
