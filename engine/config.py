@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from engine.environment import default_channel, port_of, seconds_of
 from engine.errors import ConfigError
 
 KIB = 1024
@@ -15,9 +16,6 @@ MIB = 1024 * KIB
 NODE_HOST: Final = "localhost"
 NODE_PORT: Final = 5559
 SHUTDOWN_GRACE_S: Final = 20.0
-
-DRIVERS: Final = ("pubsub",)
-"""Known listener and publisher drivers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +228,61 @@ class ControlLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransportLimits:
+    """Connections between nodes."""
+
+    fragment_bytes: int = 64 * KIB
+    """A longer message travels in pieces of this size; an urgent message is at most one of them."""
+    message_bytes_max: int = 33 * MIB
+    """One message: the largest entry of the log and what is said about it."""
+    queue_bytes: int = 64 * MIB
+    """Waiting on one connection; beyond it `send` answers False. One message may exceed it."""
+    urgent_bytes: int = MIB
+    """The same for urgent messages, which have room of their own."""
+    gather_bytes: int = 256 * KIB
+    """Frames made ahead for one write; an urgent message waits for no more than these and `unsent_bytes`."""
+    unsent_bytes: int = 128 * KIB
+    """Bytes that the kernel may hold unsent before it calls a connection writable (TCP_NOTSENT_LOWAT)."""
+    handshake_bytes: int = 4 * KIB
+    """The body of one frame before the other end has proven who it is."""
+    handshake_timeout_s: float = 3.0
+    """From the first byte to the end of the handshake."""
+    arriving_max: int = 64
+    """Accepted connections without a handshake; with one more the oldest is closed."""
+    peer_connections_max: int = 4
+    """Connections to one name; with one more the oldest is closed."""
+    strangers_max: int = 16
+    """Connected nodes that are no members, while such are let in at all."""
+    fences_max: int = 1000
+    """Fenced processes that are remembered."""
+    connect_timeout_s: float = 1.0
+    """One attempt to connect to one address."""
+    resolve_timeout_s: float = 5.0
+    """One attempt to resolve a name."""
+    resolvers_max: int = 8
+    """Names that are being resolved at the same time."""
+    addresses_max: int = 8
+    """Addresses of one name that are tried."""
+    retry_min_s: float = 0.1
+    retry_max_s: float = 3.0
+    """Pause, with jitter, after a failed attempt to connect; it doubles from one to the next."""
+    settled_s: float = 2.0
+    """A connection that stood this long was a good one: the next pause is short again."""
+    accept_pause_s: float = 0.5
+    """Accepting rests for this long when there are no descriptors left."""
+    ping_period_s: float = 1.0
+    """Time between two questions for a sign of life on each connection."""
+    idle_timeout_s: float = 5.0
+    """A connection on which nothing came, or nothing was confirmed, for this long is closed."""
+    close_timeout_s: float = 2.0
+    """Stopping waits this long for what is still to be sent."""
+    tick_s: float = 0.05
+    """Deadlines are looked at this often."""
+    log_period_s: float = 60.0
+    """The same refusal or failure is logged once in this time, with a count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """All limits; tests build one with smaller values."""
 
@@ -238,6 +291,7 @@ class Limits:
     pubsub: PubSubLimits = field(default_factory=PubSubLimits)
     flow: FlowLimits = field(default_factory=FlowLimits)
     control: ControlLimits = field(default_factory=ControlLimits)
+    transport: TransportLimits = field(default_factory=TransportLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +324,7 @@ class EngineConfig:
         host = environ.get("CLUSTER_NODE_HOST") or NODE_HOST
         if not host.strip() or any(c in host for c in "/, "):
             raise ConfigError(f"CLUSTER_NODE_HOST={host!r} is no host name or address")
-        port = _port(environ, "CLUSTER_NODE_PORT", NODE_PORT)
+        port = port_of(environ, "CLUSTER_NODE_PORT", NODE_PORT)
         own = f"{host}:{port}"
         nodes = tuple(n.strip() for n in (environ.get("CLUSTER_INITIAL_NODES") or own).split(",") if n.strip())
         for node in nodes:
@@ -291,74 +345,7 @@ class EngineConfig:
             node_port=port,
             initial_nodes=nodes,
             key_files_dir=Path(key_files) if key_files else None,
-            default_channel=_default_channel(environ),
+            default_channel=default_channel(environ),
             emulator_host=environ.get("PUBSUB_EMULATOR_HOST") or None,
-            shutdown_grace_s=_seconds(environ, "SHUTDOWN_GRACE_SECONDS", SHUTDOWN_GRACE_S),
+            shutdown_grace_s=seconds_of(environ, "SHUTDOWN_GRACE_SECONDS", SHUTDOWN_GRACE_S),
         )
-
-
-def _default_channel(environ: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """The channel that `PUBSUB_LISTENER_…` and `PUBSUB_PUBLISHER_…` describe; None when none of them is set."""
-    for variable in ("LISTENER_DRIVER", "PUBLISHER_DRIVER"):
-        driver = environ.get(variable) or DRIVERS[0]
-        if driver not in DRIVERS:
-            raise ConfigError(f"{variable}={driver!r} is unknown; known drivers: {', '.join(DRIVERS)}")
-    required = (
-        "PUBSUB_LISTENER_PROJECT_ID",
-        "PUBSUB_LISTENER_SUBSCRIPTION_ID",
-        "PUBSUB_PUBLISHER_PROJECT_ID",
-        "PUBSUB_PUBLISHER_TOPIC_ID",
-    )
-    missing = [variable for variable in required if not environ.get(variable)]
-    if len(missing) == len(required):
-        return None
-    if missing:
-        raise ConfigError(
-            f"{', '.join(missing)} must be set too: the channel `default` needs all of {', '.join(required)}"
-        )
-    return {
-        "id": "default",
-        "source": {
-            "driver": environ.get("LISTENER_DRIVER") or DRIVERS[0],
-            "config": {
-                "project_id": environ["PUBSUB_LISTENER_PROJECT_ID"],
-                "subscription_id": environ["PUBSUB_LISTENER_SUBSCRIPTION_ID"],
-                "key_file": environ.get("PUBSUB_LISTENER_KEY_FILE") or None,
-            },
-        },
-        "destination": {
-            "driver": environ.get("PUBLISHER_DRIVER") or DRIVERS[0],
-            "config": {
-                "project_id": environ["PUBSUB_PUBLISHER_PROJECT_ID"],
-                "topic_id": environ["PUBSUB_PUBLISHER_TOPIC_ID"],
-                "key_file": environ.get("PUBSUB_PUBLISHER_KEY_FILE") or None,
-            },
-        },
-    }
-
-
-def _port(environ: Mapping[str, str], variable: str, default: int) -> int:
-    text = environ.get(variable)
-    if not text:
-        return default
-    if text.startswith("tcp://"):
-        raise ConfigError(
-            f"{variable}={text!r} was set by Kubernetes for a Service of that name: set enableServiceLinks: false in"
-            " the pod, or the variable to a port"
-        )
-    if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise ConfigError(f"{variable}={text!r} is no port: a number from 1 to 65535")
-    return int(text)
-
-
-def _seconds(environ: Mapping[str, str], variable: str, default: float) -> float:
-    text = environ.get(variable)
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value <= 3600:
-        raise ConfigError(f"{variable}={text!r} is no number of seconds: more than 0, at most 3600")
-    return value

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from engine.config import DRIVERS
 from engine.due import format_time
+from engine.environment import DRIVERS
 from engine.errors import FieldError, InvalidCommand
 from engine.model import Channel, Destination, DestinationConfig, Pause, Policy, Source, SourceConfig
 from engine.policies import parse_policy, render_policy

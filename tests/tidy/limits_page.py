@@ -18,6 +18,7 @@ GROUPS: Final = (
     ("Source and sink", config.PubSubLimits),
     ("Listener and releaser", config.FlowLimits),
     ("The control socket", config.ControlLimits),
+    ("Connections between nodes", config.TransportLimits),
     ("The web side", web_limits.WebLimits),
 )
 HEAD: Final = """# Limits

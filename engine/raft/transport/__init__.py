@@ -1,0 +1,1 @@
+"""Frames between the members of one cluster: authenticated, bounded, non-blocking; see DESIGN.md."""
