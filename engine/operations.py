@@ -124,9 +124,11 @@ class Operations:
         self, id: str, patch: Any, actor: str, expected_revision: int | None = None, request_id: str = ""
     ) -> dict[str, Any]:
         """Merge into the channel as it is here; when it changes meanwhile and no revision was given, merge again."""
-        for _ in range(self._config.limits.control.merge_attempts_max):
+        for attempt in range(self._config.limits.control.merge_attempts_max):
             channel = self._known(id)
-            if expected_revision is not None and expected_revision != channel.revision:
+            # A request with a key may have been carried out before and left a higher revision: that is for apply to say.
+            lowest = channel.revision if not request_id else 0
+            if expected_revision is not None and not lowest <= expected_revision <= channel.revision:
                 raise _revision_mismatch(channel, expected_revision)
             merged = merge_patch(render_channel(channel), patch)
             parsed = parse_channel(merged, bare_key_files=self._config.key_files_dir is not None)
@@ -138,10 +140,11 @@ class Operations:
             command = UpdateChannel(
                 stamp_ms=self._stamp(),
                 actor=actor,
-                request_id=request_id,
+                # A refusal is remembered as well, so each further attempt has a key of its own.
+                request_id=f"{request_id}#{attempt}" if request_id and attempt else request_id,
                 fingerprint=_fingerprint("update", id, patch),
                 channel_uid=channel.uid,
-                expected_revision=channel.revision,
+                expected_revision=channel.revision if expected_revision is None else expected_revision,
                 name=parsed.name or channel.id,
                 source=parsed.source,
                 destination=parsed.destination,
