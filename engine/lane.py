@@ -70,6 +70,9 @@ class Lane:
         self.failure: Failure | None = None
         self.failing_since_ms: int | None = None
         self.backoff_s = 0.0
+        self.rest_until_s = 0.0
+        """While the destination fails and nothing is left to try again: take the next messages from this time on the
+        elapsed clock."""
         self.closed = False
         self.lateness = RecentPercentiles()
 
@@ -156,14 +159,14 @@ class Lane:
             free = self.sending < self.sending_max(flow)
             return max(0.0, (self.outbox[0].due_at_s - elapsed_s) * 1000) if free else None
         head_ms = self.head_ms() if self.may_take(flow) else None
-        return None if head_ms is None else max(0, head_ms - now_ms)
+        return None if head_ms is None else max(0, head_ms - now_ms, (self.rest_until_s - elapsed_s) * 1000)
 
     def may_take(self, flow: FlowLimits) -> bool:
-        """Whether more due messages may be taken from the timeline."""
+        """Whether more due messages may be taken; while publishing fails, only as the next probe."""
         return (
             not self.paused
-            and self.failure is None
             and not self.outbox
+            and (self.failure is None or not self.sending)
             and self.parked_count < flow.parked_messages_max
             and self.unconfirmed < flow.unconfirmed_messages_max
             and self.sending < flow.publishes_in_flight_max
@@ -173,7 +176,7 @@ class Lane:
         """Forget that publishing failed: what backed off goes at once."""
         self.failure = None
         self.failing_since_ms = None
-        self.backoff_s = 0.0
+        self.backoff_s = self.rest_until_s = 0.0
         for batch in self.outbox:
             batch.due_at_s = 0.0
 

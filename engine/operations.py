@@ -126,7 +126,7 @@ class Operations:
         """Merge into the channel as it is here; when it changes meanwhile and no revision was given, merge again."""
         for attempt in range(self._config.limits.control.merge_attempts_max):
             channel = self._known(id)
-            # A request with a key may have been carried out before and left a higher revision: that is for apply to say.
+            # A request with a key may have been carried out before and left a higher revision: apply knows.
             lowest = channel.revision if not request_id else 0
             if expected_revision is not None and not lowest <= expected_revision <= channel.revision:
                 raise _revision_mismatch(channel, expected_revision)

@@ -38,8 +38,8 @@ class Outcomes:
     def settle(self, lane: Lane, batch: Batch, topic: str, error: BaseException | None) -> None:
         """A call to `topic` has its answer."""
         if error is None:
+            self._recover(lane)
             if batch.seqs:
-                self._recover(lane)
                 lane.confirms.append(batch)
                 lane.unconfirmed += len(batch.seqs)
             lane.settle(batch, self._flow)
@@ -51,14 +51,17 @@ class Outcomes:
             self._bisect(lane, batch, failure)
             return
         batch.attempts += 1
+        self._show(lane, failure)
+        pause_until_s = self._pause_until_s(lane)
         attempts_max = lane.channel.policy.retry.attempts
         if attempts_max is not None and batch.attempts >= attempts_max:
-            self._show(lane, failure)
+            lane.rest_until_s = pause_until_s
             reason = f"refused {batch.attempts} times, at last: {failure.reason}"
             self._proposals.set_aside(lane, batch.seqs, Fault(ATTEMPTS_EXHAUSTED, reason))
             lane.settle(batch, self._flow)
             return
-        self._back_off(lane, batch, failure)
+        batch.due_at_s = pause_until_s
+        lane.outbox.appendleft(batch)
 
     def stumble(self, lane: Lane, batch: Batch, error: Exception) -> None:
         """This node failed before the service was asked: try again later, without counting an attempt."""
@@ -71,7 +74,9 @@ class Outcomes:
         )
         self._metrics.publish_errors.labels(lane.channel.id, "internal").inc()
         reason = f"Due messages could not be prepared ({type(error).__name__}: {error}); it is tried again."
-        self._back_off(lane, batch, Failure(kind=FailureKind.TRANSIENT, code="INTERNAL", reason=reason))
+        self._show(lane, Failure(kind=FailureKind.TRANSIENT, code="INTERNAL", reason=reason))
+        batch.due_at_s = self._pause_until_s(lane)
+        lane.outbox.appendleft(batch)
 
     def _recover(self, lane: Lane) -> None:
         """The destination answers: what backed off goes at once."""
@@ -103,9 +108,8 @@ class Outcomes:
             lane.failing_since_ms = self._clock.now_ms()
         lane.failure = failure
 
-    def _back_off(self, lane: Lane, batch: Batch, failure: Failure) -> None:
-        self._show(lane, failure)
+    def _pause_until_s(self, lane: Lane) -> float:
+        """Until when the lane backs off now: longer from one failure to the next."""
         retry = lane.channel.policy.retry
         lane.backoff_s = min(max(lane.backoff_s * 2, retry.min_backoff_ms / 1000), retry.max_backoff_ms / 1000)
-        batch.due_at_s = self._clock.elapsed_s() + lane.backoff_s * self._rng.uniform(0.75, 1.0)
-        lane.outbox.appendleft(batch)
+        return self._clock.elapsed_s() + lane.backoff_s * self._rng.uniform(0.75, 1.0)

@@ -273,7 +273,7 @@ class Releaser:
             while (batch := lane.wants(elapsed_s, self._flow)) is not None:
                 lane.sending += 1
                 jobs.append((lane, batch))
-            if lane.may_take(self._flow):
+            if lane.may_take(self._flow) and elapsed_s >= lane.rest_until_s:
                 seqs = lane.take(now_ms, self._flow.publish_batch_messages)
                 if seqs:
                     lane.sending += 1

@@ -81,6 +81,22 @@ def test_after_its_attempts_a_message_goes_to_the_quarantine(stand: Stand) -> No
     assert stand.stats()["pending"] == 0
 
 
+def test_after_the_last_attempt_of_one_message_the_next_ones_are_released(stand: Stand) -> None:
+    stand.client.update_channel(
+        "default", {"policy": {"retry": {"attempts": 2, "min_backoff": 1, "max_backoff": 1}}}, actor="test"
+    )
+    stand.emulator.faults.fail("Publish", "UNAVAILABLE", resource=OUT, times=2)
+    stand.publish_in(1.0)
+    stand.accepted(1)
+    until(lambda: stand.clock.advance(1.0) or quarantined(stand) == 1, "it is set aside")
+
+    stand.publish_in(1.0)
+    stand.accepted(2)
+
+    until(lambda: stand.clock.advance(1.0) or stand.bodies() == [b"0"], "the next one has arrived")
+    until(lambda: stand.client.channel("default")["reason"] is None, "publishing works again")
+
+
 def test_a_message_that_could_not_be_answered_for_is_published_again(stand: Stand) -> None:
     """The service took it, but its answer was lost: at least once means a copy, recognisable by its id."""
     fault = stand.emulator.faults.fail("Publish", "UNAVAILABLE", resource=OUT, times=1, after=True)
