@@ -32,13 +32,15 @@ RESPONSE: Pb = types.StreamingPullResponse.pb()
 class Stream:
     """One open StreamingPull call. Its fields are guarded by the server's lock."""
 
-    def __init__(self, subscription: Subscription, consumer: Consumer, deadline_ns: int) -> None:
+    def __init__(self, subscription: Subscription, consumer: Consumer, deadline_ns: int, protocol: int) -> None:
         self.subscription = subscription
         self.consumer = consumer
+        self.answers_pings = protocol >= 1
+        """From protocol version 1 on a client gives a stream up whose server leaves a ping unanswered for 15 s."""
         self.deadline_ns = deadline_ns
         """How long each delivery on this stream is leased."""
         self.confirmations: list[bytes] = []
-        """Serialised answers to acks on the stream, waiting to be written."""
+        """Serialised answers to acks and pings on the stream, waiting to be written."""
         self.stalled = False
         """Delivers nothing and says nothing: a fault."""
         self.ended: Refused | None = None
@@ -124,7 +126,7 @@ class Streams:
             project = project_of(subscription.name)
             raise exhausted(f'You have exceeded your StreamingPull connection quota (project="{project}")')
         consumer = Consumer(call.max_outstanding_messages, call.max_outstanding_bytes)
-        stream = Stream(subscription, consumer, seconds * NS_PER_S)
+        stream = Stream(subscription, consumer, seconds * NS_PER_S, call.protocol_version)
         stream.stalled = self._is_stalled(subscription.name)
         self._take_requests(stream, call)
         self._open.add(stream)
@@ -209,6 +211,7 @@ class Streams:
                 with self._runtime.lock:
                     self._check_later(call)
                     self._take_requests(stream, call)
+                    self._answer_ping(stream, call)
         except Refused as refused:
             with self._runtime.lock:
                 stream.end(refused)
@@ -225,6 +228,8 @@ class Streams:
             raise invalid("A StreamingPull names its subscription only in its first request.")
         if call.max_outstanding_messages or call.max_outstanding_bytes:
             raise invalid("Flow control of a StreamingPull is set only by its first request.")
+        if call.protocol_version:
+            raise invalid("The protocol version of a StreamingPull is set only by its first request.")
         seconds = call.stream_ack_deadline_seconds
         if seconds and not limits.ACK_DEADLINE_S_MIN <= seconds <= limits.ACK_DEADLINE_S_MAX:
             raise bad_argument("stream_ack_deadline_seconds")
@@ -252,6 +257,13 @@ class Streams:
             by_seconds.setdefault(value, []).append(ack_id)
         for value, ids in by_seconds.items():
             self._confirm(stream, "modify_ack_deadline_confirmation", ids, subscription.modify_deadline(ids, value))
+
+    @staticmethod
+    def _answer_ping(stream: Stream, call: Pb) -> None:
+        """Say something to a request that is no more than a sign of life; whatever waits already says it too."""
+        if stream.answers_pings and not (call.ack_ids or call.modify_deadline_ack_ids or stream.confirmations):
+            stream.confirmations.append(b"")
+            stream.subscription.changed.notify_all()
 
     def _confirm(self, stream: Stream, kind: str, ids: list[bytes], failures: dict[str, str]) -> None:
         """Exactly once: say on the stream which ids were applied."""

@@ -39,6 +39,7 @@ CASES: Final = (
     "detach",
     "lease",
     "relay",
+    "idle",
 )
 """What every program must report; the runner adds `nothing_left`."""
 

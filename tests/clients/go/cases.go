@@ -34,6 +34,7 @@ var cases = []struct {
 	{"detach", detach},
 	{"lease", lease},
 	{"relay", relayed},
+	{"idle", func(b *bench) error { return <-b.idling }},
 }
 
 // plain: binary bodies and attributes of any text arrive as they were, each once.

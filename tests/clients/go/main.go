@@ -29,6 +29,7 @@ type bench struct {
 	client  *pubsub.Client
 	project string
 	relay   [2]string
+	idling  <-chan error
 }
 
 func main() {
@@ -41,10 +42,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	idling := make(chan error, 1)
+	go func() { idling <- idle(os.Args[1]) }()
 	failed := false
 	for _, one := range cases {
 		ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
-		err := one.run(&bench{ctx: ctx, client: client, project: os.Args[1], relay: [2]string{os.Args[2], os.Args[3]}})
+		err := one.run(&bench{
+			ctx: ctx, client: client, project: os.Args[1], relay: [2]string{os.Args[2], os.Args[3]}, idling: idling,
+		})
 		cancel()
 		if err != nil {
 			failed = true

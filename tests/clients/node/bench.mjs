@@ -55,8 +55,9 @@ export class Bench {
   }
 
   /** Hands messages to `handle` until it has said true `want` times and it was quiet for a while. */
-  async receive(id, want, handle, options = {}) {
+  async receive(id, want, handle, options = {}, { waitMs = RECEIVE_MS, onDebug = () => {} } = {}) {
     const subscription = this.client.subscription(id, options);
+    subscription.on("debug", onDebug);
     let got = 0;
     let failed;
     const enough = new Promise((resolve, reject) => {
@@ -73,7 +74,7 @@ export class Bench {
     });
     const late = new AbortController();
     try {
-      await Promise.race([enough, pause(RECEIVE_MS, undefined, { signal: late.signal })]);
+      await Promise.race([enough, pause(waitMs, undefined, { signal: late.signal })]);
       await pause(QUIET_MS);
     } finally {
       late.abort();

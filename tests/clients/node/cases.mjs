@@ -4,6 +4,9 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Duration } from "@google-cloud/pubsub";
 import { COUNT, check, codeOf, numbered, status } from "./bench.mjs";
 
+/** Longer than a stream may be silent: what some libraries wait for an answer to a ping, every 30 s, is 15 s. */
+const IDLE_MS = 60_000;
+
 /** Topics and subscriptions are made, read, listed, changed and deleted. */
 async function resources(bench) {
   const { client } = bench;
@@ -268,6 +271,25 @@ async function relay(bench) {
   });
 }
 
+/** A receiver without messages keeps its stream, and gets the first message that comes. Runs beside the other cases. */
+async function idle(bench) {
+  check(await bench.idling, "the message did not come");
+}
+
+/** Starts that receiver; true once it has kept its streams for a minute and got its message. */
+export async function startIdling(bench) {
+  await bench.create("idle");
+  const streams = [];
+  const receiving = bench.receive("idle", 1, (message) => (message.ack(), true), {}, {
+    waitMs: 2 * IDLE_MS,
+    onDebug: (debug) => streams.push(debug.message),
+  });
+  const publishing = pause(IDLE_MS).then(() => bench.publish("idle", numbered(1)));
+  await Promise.all([receiving, publishing]);
+  check(streams.length === 0, `streams ended while idle: ${streams}`);
+  return true;
+}
+
 export const cases = {
   resources,
   missing,
@@ -283,4 +305,5 @@ export const cases = {
   detach,
   lease,
   relay,
+  idle,
 };

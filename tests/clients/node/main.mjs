@@ -4,7 +4,7 @@
 // case, "PASS name" or "FAIL name: why", and "RECYCLE subscription" when it wants the streams of a subscription ended.
 import { PubSub } from "@google-cloud/pubsub";
 import { Bench } from "./bench.mjs";
-import { cases } from "./cases.mjs";
+import { cases, startIdling } from "./cases.mjs";
 
 const [project, ...relay] = process.argv.slice(2);
 if (relay.length !== 2) {
@@ -12,9 +12,13 @@ if (relay.length !== 2) {
   process.exit(2);
 }
 const client = new PubSub({ projectId: project });
+const bench = new Bench(client, project, relay);
+bench.idling = startIdling(bench);
+// Its failure is reported by the case that waits for it.
+bench.idling.catch(() => {});
 for (const [name, run] of Object.entries(cases)) {
   try {
-    await run(new Bench(client, project, relay));
+    await run(bench);
     console.log(`PASS ${name}`);
   } catch (error) {
     process.exitCode = 1;

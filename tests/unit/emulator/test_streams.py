@@ -65,6 +65,7 @@ def test_a_stream_that_is_refused_at_once_leaves_nothing_behind(bench: Bench) ->
     [
         {"max_outstanding_messages": 5},
         {"stream_ack_deadline_seconds": 5},
+        {"protocol_version": 1},
         {"modify_deadline_ack_ids": ["x"]},
         {"ack_ids": ["x" * 600] * 1000},
     ],
@@ -81,6 +82,44 @@ def test_heartbeats_are_taken(bench: Bench) -> None:
     bench.client.publish(bench.topic, b"x")
     assert bodies(stream.wait_for(1)) == [b"x"]
     assert stream.error is None
+
+
+def test_a_ping_is_answered_where_the_client_waits_for_it(bench: Bench) -> None:
+    """Clients of protocol version 1 give a stream up that is silent for 15 s after a ping."""
+    stream = bench.client.stream(bench.subscription, protocol_version=1)
+    stream.send()
+    eventually(lambda: len(stream.responses) == 1, "the ping is answered")
+    stream.send(stream_ack_deadline_seconds=20)
+    eventually(lambda: len(stream.responses) == 2, "a ping that changes the deadline is answered")
+    bench.client.publish(bench.topic, b"x")
+    assert bodies(stream.wait_for(1)) == [b"x"]
+    assert len(stream.responses) == 3
+    assert not any(response.received_messages for response in stream.responses[:2])
+
+
+def test_a_ping_is_not_answered_where_the_client_does_not_know_of_it(bench: Bench) -> None:
+    stream = bench.client.stream(bench.subscription)
+    stream.send()
+    stream.send(modify_deadline_ack_ids=["0" * 23], modify_deadline_seconds=[10])
+    bench.client.publish(bench.topic, b"x")
+    assert bodies(stream.wait_for(1)) == [b"x"]
+    assert len(stream.responses) == 1
+
+
+def test_a_stalled_stream_leaves_pings_unanswered(bench: Bench) -> None:
+    bench.client.publish(bench.topic, b"before")
+    held = bench.client.pull(bench.subscription)
+    bench.emulator.faults.stall_streams()
+    stream = bench.client.stream(bench.subscription, protocol_version=1)
+    for _ in range(50):
+        stream.send()
+    stream.send(ack_ids=[held[0].ack_id])
+    eventually(lambda: bench.emulator.counters()["acked"] == 1, "all pings have been read")
+    assert stream.responses == []
+    bench.emulator.faults.resume_streams()
+    bench.client.publish(bench.topic, b"x")
+    assert bodies(stream.wait_for(1)) == [b"x"]
+    assert len(stream.responses) == 2, "one answer for all pings"
 
 
 def test_a_client_that_stops_sending_goes_on_receiving(bench: Bench) -> None:

@@ -22,8 +22,13 @@ import com.google.common.util.concurrent.MoreExecutors;
 import com.google.protobuf.ByteString;
 import com.google.pubsub.v1.PubsubMessage;
 import com.google.pubsub.v1.Subscription;
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientCall;
+import io.grpc.ClientInterceptor;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
+import io.grpc.MethodDescriptor;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -43,13 +48,14 @@ final class Bench implements AutoCloseable {
   /** How long a receiver goes on after what it waited for, to see what must not come. */
   private static final long QUIET_MS = 1_000;
 
-  private static final long CASE_S = 45;
+  private static final long CASE_S = 90;
 
   final String project;
   final String relayTopic;
   final String relaySubscription;
   final TopicAdminClient topics;
   final SubscriptionAdminClient subscriptions;
+  final AtomicInteger streams = new AtomicInteger();
   private final ManagedChannel channel;
   private final TransportChannelProvider transport;
   private final CredentialsProvider nobody = NoCredentialsProvider.create();
@@ -59,7 +65,7 @@ final class Bench implements AutoCloseable {
     this.project = project;
     this.relayTopic = relayTopic;
     this.relaySubscription = relaySubscription;
-    channel = ManagedChannelBuilder.forTarget(System.getenv("PUBSUB_EMULATOR_HOST")).usePlaintext().build();
+    channel = ManagedChannelBuilder.forTarget(System.getenv("PUBSUB_EMULATOR_HOST")).usePlaintext().intercept(counting()).build();
     transport = FixedTransportChannelProvider.create(GrpcTransportChannel.create(channel));
     topics =
         TopicAdminClient.create(
@@ -73,6 +79,19 @@ final class Bench implements AutoCloseable {
                 .setTransportChannelProvider(transport)
                 .setCredentialsProvider(nobody)
                 .build());
+  }
+
+  /** Counts the StreamingPull calls that are opened. */
+  private ClientInterceptor counting() {
+    return new ClientInterceptor() {
+      @Override
+      public <Q, A> ClientCall<Q, A> interceptCall(MethodDescriptor<Q, A> method, CallOptions options, Channel next) {
+        if ("StreamingPull".equals(method.getBareMethodName())) {
+          streams.incrementAndGet();
+        }
+        return next.newCall(method, options);
+      }
+    };
   }
 
   @Override

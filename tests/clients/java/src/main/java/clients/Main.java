@@ -21,7 +21,10 @@ public final class Main {
     }
     boolean failed = false;
     try (Bench bench = new Bench(arguments[0], arguments[1], arguments[2])) {
-      for (Map.Entry<String, Main.Case> one : Cases.all().entrySet()) {
+      Idle idle = new Idle(arguments[0]);
+      Map<String, Case> cases = Cases.all();
+      cases.put("idle", unused -> idle.outcome());
+      for (Map.Entry<String, Main.Case> one : cases.entrySet()) {
         try {
           one.getValue().run(bench);
           System.out.println("PASS " + one.getKey());
