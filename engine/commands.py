@@ -124,6 +124,8 @@ class PauseChannel(Request, frozen=True, kw_only=True):
     channel_uid: int
     side: Side
     pause: Pause | None
+    expected_revision: int | None = None
+    """The channel as whoever decided this saw it: the end of one pause must not end the one that replaced it."""
 
 
 class CloseChannel(Request, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from engine.errors import SchedulerError
 from engine.horizon import Horizon
 from engine.listener import Listener
 from engine.metrics import Metrics
-from engine.model import Channel, Closing, Side
+from engine.model import Channel, Closing, Pause, Side
 from engine.pubsub.connection import Connections
 from engine.pubsub.received import Received
 from engine.pubsub.sink import Sink
@@ -238,13 +238,20 @@ class Relay:
     def _end_pauses(self, channel: Channel) -> None:
         """A pause with an end has come to it; the change comes back as a changed channel."""
         now_ms = self._clock.now_ms()
-        for side, pause in ((Side.LISTEN, channel.paused_listen), (Side.RELEASE, channel.paused_release)):
-            if pause is not None and pause.until_ms is not None and pause.until_ms <= now_ms:
-                actor = f"scheduler (paused by {pause.by})"
-                command = PauseChannel(
-                    stamp_ms=self._stamp(), actor=actor, channel_uid=channel.uid, side=side, pause=None
-                )
-                self._submit(encode(command)).result(self._limits.flow.transition_timeout_s)
+        sides = ((Side.LISTEN, channel.paused_listen), (Side.RELEASE, channel.paused_release))
+        ended = [(side, pause) for side, pause in sides if _over(pause, now_ms)]
+        if not ended:
+            return
+        by = " and ".join(dict.fromkeys(pause.by for _, pause in ended if pause is not None))
+        command = PauseChannel(
+            stamp_ms=self._stamp(),
+            actor=f"scheduler (paused by {by})",
+            channel_uid=channel.uid,
+            side=Side.BOTH if len(ended) > 1 else ended[0][0],
+            pause=None,
+            expected_revision=channel.revision,
+        )
+        self._submit(encode(command)).result(self._limits.flow.transition_timeout_s)
 
     def _reconcile_listener(self, running: Running, channel: Channel | None) -> None:
         wanted = channel is not None and channel.closing is None and channel.paused_listen is None
@@ -325,5 +332,8 @@ class Relay:
 
 def _expired(channel: Channel, now_ms: int) -> bool:
     """Whether one of the channel's pauses has reached its end."""
-    pauses = (channel.paused_listen, channel.paused_release)
-    return any(pause is not None and pause.until_ms is not None and pause.until_ms <= now_ms for pause in pauses)
+    return _over(channel.paused_listen, now_ms) or _over(channel.paused_release, now_ms)
+
+
+def _over(pause: Pause | None, now_ms: int) -> bool:
+    return pause is not None and pause.until_ms is not None and pause.until_ms <= now_ms

@@ -104,6 +104,10 @@ class Channels:
         channel = self.by_uid.get(command.channel_uid)
         if channel is None:
             return no_channel(command.channel_uid)
+        if command.expected_revision is not None:
+            refused = _unexpected(channel, command.expected_revision)
+            if refused:
+                return refused
         listen = channel.paused_listen if command.side is Side.RELEASE else command.pause
         release = channel.paused_release if command.side is Side.LISTEN else command.pause
         if (listen, release) == (channel.paused_listen, channel.paused_release):

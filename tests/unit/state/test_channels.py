@@ -74,6 +74,21 @@ def test_pausing_one_side_leaves_the_other_and_changing_nothing_is_no_revision(w
     assert missing.reason == c.REASON_NO_CHANNEL
 
 
+def test_the_end_of_a_pause_does_not_end_the_one_that_replaced_it(world: World) -> None:
+    first = world.do(
+        c.PauseChannel(stamp_ms=T0_MS, channel_uid=1, side=Side.BOTH, pause=Pause(by="x", until_ms=T0_MS + 1))
+    ).channel
+    longer = Pause(by="x", until_ms=T0_MS + 60_000)
+    world.do(c.PauseChannel(stamp_ms=T0_MS, channel_uid=1, side=Side.BOTH, pause=longer))
+
+    late = world.do(
+        c.PauseChannel(stamp_ms=T0_MS + 1, channel_uid=1, side=Side.BOTH, pause=None, expected_revision=first.revision)
+    )
+
+    assert late.reason == c.REASON_REVISION
+    assert world.state.channel("a").paused_release == longer
+
+
 def test_without_a_mode_only_an_empty_channel_closes_and_the_refusal_says_what_it_holds(world: World) -> None:
     world.do(accept("m1", "m2", faults={1: c.Fault("X", "y")}))
     refused = world.do(close(mode=None))
