@@ -18,7 +18,7 @@ from engine.clock import Clock, SystemClock, wait_until
 from engine.commands import CreateChannel, Found, PutNode, Rejected, encode
 from engine.config import EngineConfig
 from engine.control import ControlServer
-from engine.errors import SchedulerError
+from engine.errors import SchedulerError, StorageError
 from engine.metrics import Metrics
 from engine.model import Channel, Cluster
 from engine.model import Node as Member
@@ -146,11 +146,18 @@ class Node:
         self._log.close(max(1.0, deadline_s - self._clock.elapsed_s()))
         self._flusher.stop()
         if self.fatal is None:
-            self._state.boundary()
+            self._store_last()
         self._state.close()
         self._connections.close()
         self._storage.close()
         log.info("the engine is down", action="engine_stopped", node=self._config.node_addr)
+
+    def _store_last(self) -> None:
+        """What cannot be written now, on a full disk for instance, is in the log, which is read again at the start."""
+        try:
+            self._state.boundary()
+        except StorageError as error:
+            log.warning("the state was not stored while stopping", action="last_boundary_failed", reason=str(error))
 
     # ---- time --------------------------------------------------------------------------------------------------------
 

@@ -126,3 +126,18 @@ def test_a_draining_channel_backs_off_like_any_other(stand: Stand) -> None:
         stand.stats()
 
     assert 1 <= stand.emulator.faults.hits(fault) <= 20
+
+
+def test_a_file_that_cannot_be_written_while_stopping_costs_only_the_replay(stand: Stand) -> None:
+    stand.publish_in(10.0)
+    stand.accepted(1)
+    other = sqlite3.connect(stand.directory / "state" / "state.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    stand.stop()
+
+    other.execute("ROLLBACK")
+    other.close()
+    stand.node = stand._start()
+    stand.clock.advance(10.0)
+    until(lambda: stand.bodies() == [b"0"], "it has arrived")
