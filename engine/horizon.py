@@ -53,6 +53,7 @@ class Horizon:
         self._uids: set[int] = set()
         self._loading: dict[int, Iterator[tuple[Any, Any]]] = {}
         self._hurried = False
+        """Look once more before resting: the clock was set, or a lane is new, though its channel may not be."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="horizon", daemon=True)
 
@@ -71,6 +72,7 @@ class Horizon:
         """Load this channel's near future, now and from now on."""
         with self._changed:
             self._uids.add(uid)
+            self._hurried = True
             self._changed.notify_all()
 
     def look(self) -> None:

@@ -172,8 +172,11 @@ class Node:
     def _on_leadership(self, leads: bool, term: int) -> None:
         """From a thread of the log. Everything that only the leader does begins and ends here."""
         if leads:
-            self._leadership = threading.Thread(target=self._lead, args=(term,), name="leadership", daemon=True)
-            self._leadership.start()
+            with self._changed:  # A stop that begins now either finds a thread that runs, or none ever comes.
+                if self._stopping:
+                    return
+                self._leadership = threading.Thread(target=self._lead, args=(term,), name="leadership", daemon=True)
+                self._leadership.start()
         elif not self._stopping:
             log.warning("leadership is lost", action="leadership_lost", term=term)
 
