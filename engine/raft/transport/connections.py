@@ -59,6 +59,10 @@ class Connections(Generic[_C]):
     def __contains__(self, link: _C) -> bool:
         return link in self._by_name.get(link.peer.name, ())
 
+    def holds_address(self, address: str) -> bool:
+        """Whether someone is connected who is to be reached there."""
+        return any(link.peer.address == address for link in list(self._current.values()))
+
     def names(self) -> list[str]:
         """Everyone who is connected."""
         return list(self._current)

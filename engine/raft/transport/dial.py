@@ -16,7 +16,8 @@ from engine.raft.transport.resolver import Lookup, Resolver
 class Dial:
     """What one member's, or one seed's, next connection needs to know. Used by the transport's thread only."""
 
-    def __init__(self, name: str, address: str, limits: TransportLimits, now_s: float, rng: random.Random) -> None:
+    def __init__(self, name: str, address: str, limits: TransportLimits, first_s: float, rng: random.Random) -> None:
+        """The first attempt is made at `first_s`."""
         self.name = name
         """The member's name; empty for a seed."""
         self.address = address
@@ -28,7 +29,7 @@ class Dial:
         self._limits = limits
         self._rng = rng
         self._pause_s = limits.retry_min_s
-        self._retry_s = now_s
+        self._retry_s = first_s
         self._lookup: Lookup | None = None
         self._lookup_until_s = 0.0
         self._addresses: deque[SocketAddress] = deque()

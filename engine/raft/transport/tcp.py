@@ -26,6 +26,7 @@ from engine.raft.transport.listener import Listener
 from engine.raft.transport.reports import Reports
 from engine.raft.transport.resolver import LookUp, Resolver
 from engine.raft.transport.transport import Events, Identity, Reason
+from engine.raft.transport.waker import Waker
 
 
 class TcpTransport:
@@ -61,8 +62,7 @@ class TcpTransport:
         self._dirty: deque[Link] = deque()
         self._reports = Reports(limits.log_period_s)
         self._selector = selectors.DefaultSelector()
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._woken = False
+        self._waker = Waker()
         self._resolver = Resolver(limits.resolvers_max, self._wake, ask)
         self._listener: Listener | None = None
         self._listening = False
@@ -80,9 +80,7 @@ class TcpTransport:
     def start(self) -> None:
         """Listen, and begin to connect; ConfigError when the port cannot be bound."""
         self._listener = Listener(*self._bind, self._limits)
-        for waking in (self._wake_in, self._wake_out):
-            waking.setblocking(False)
-        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._waker.open(self._selector)
         self._listen()
         self._reports.listening(self._bind[0], self.port, self._secrets)
         if self._threaded:
@@ -132,7 +130,7 @@ class TcpTransport:
 
     def problems(self) -> Mapping[str, str]:
         dials = list(self._dials.values())
-        return {dial.name or dial.address: dial.problem for dial in dials if not self._reached(dial)}
+        return {dial.name or dial.address: dial.problem for dial in dials if not self._connected(dial)}
 
     def poll(self, timeout_s: float) -> None:
         """One turn: wait for something to happen, at most `timeout_s` and at most `tick_s`, and handle it."""
@@ -142,9 +140,8 @@ class TcpTransport:
         for key, mask in ready:
             if isinstance(key.data, Link):
                 self._handle(key.data, mask, now_s)
-            elif key.fileobj is self._wake_in:
-                self._woken = False
-                self._wake_in.recv(4096)
+            elif key.fileobj is self._waker.watched:
+                self._waker.woken()
             elif isinstance(key.fileobj, socket.socket):
                 self._accept(key.fileobj, now_s)
         while self._commands:
@@ -224,6 +221,8 @@ class TcpTransport:
             self._finish()
         except Exception as error:
             self._reports.failed(error)
+            self._stopping = True
+            self._release()
             self._events.on_fatal(error)
 
     def _finish(self) -> None:
@@ -242,19 +241,21 @@ class TcpTransport:
             self.poll(self._limits.tick_s)
         for link in self._connections:
             link.close("this node is stopping")
+        self._release()
+
+    def _release(self) -> None:
+        """Give every socket back, whatever is going on."""
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        if self._listener is not None:
+            self._listener.close()
         self._selector.close()
-        self._wake_in.close()
-        self._wake_out.close()
+        self._waker.close()
 
     def _wake(self) -> None:
-        if self._woken or threading.current_thread() is self._thread:
-            return
-        self._woken = True
-        try:
-            self._wake_out.send(b"w")
-        except OSError:
-            # Full: it will wake anyway. Closed: there is nobody to be woken.
-            return
+        if threading.current_thread() is not self._thread:
+            self._waker.wake()
 
     def _command(self, command: Callable[[], None]) -> None:
         self._commands.append(command)
@@ -303,7 +304,7 @@ class TcpTransport:
             elif now_s - link.asked_s >= limits.ping_period_s:
                 link.ping(now_s)
         for dial in list(self._dials.values()):
-            if not self._reached(dial):
+            if dial.link is None and not self._connected(dial):
                 self._dial(dial, now_s)
 
     def _dial(self, dial: Dial, now_s: float) -> None:
@@ -351,12 +352,11 @@ class TcpTransport:
         others = [n for n in self._connections.names() if n != claimed.name and not self._admission.is_member(n)]
         self._admission.check(claimed, invited=invited, strangers=len(others))
 
-    def _reached(self, dial: Dial) -> bool:
-        if dial.link is not None:
-            return True
+    def _connected(self, dial: Dial) -> bool:
         if dial.name:
             return self._connections.current(dial.name) is not None
-        return any(link.peer.address == dial.address for link in self._connections)
+        link = dial.link
+        return (link is not None and link.session is not None) or self._connections.holds_address(dial.address)
 
     def _set_members(self, members: dict[str, str], seeds: tuple[str, ...], strangers: bool) -> None:
         own = self._admission.own
@@ -368,7 +368,9 @@ class TcpTransport:
         for name, address in wanted:
             key = (name, address)
             kept = former.pop(key) if key in former else None
-            self._dials[key] = kept or Dial(name, address, self._limits, now_s, self._rng)
+            # Of two nodes that learn of each other at once, one dials first and the other need not.
+            wait_s = self._limits.retry_min_s * (self._rng.random() if not name else name < own.name)
+            self._dials[key] = kept or Dial(name, address, self._limits, now_s + wait_s, self._rng)
         for dial in former.values():
             if dial.link is not None and dial.link.session is None:
                 dial.link.close("its address has changed, or it is no member any more")

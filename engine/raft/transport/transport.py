@@ -1,4 +1,4 @@
-"""What the replicated log sees of the network between nodes: named members, messages, and five things that can happen.
+"""What the replicated log sees of the network between nodes: named members, messages, and what can happen.
 
 `tcp.TcpTransport` and `memory.MemoryTransport` implement it; one suite of contract tests runs over both.
 """

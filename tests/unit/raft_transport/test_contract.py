@@ -12,6 +12,8 @@ from engine.errors import ConfigError, LimitExceeded
 from engine.raft.transport.transport import Reason
 from tests.unit.raft_transport.harness import MemoryWorld, Node, TcpWorld, World, acquaint, know
 
+UNREACHABLE = "127.0.0.1:1"
+
 
 @pytest.fixture(params=["tcp", "memory"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
@@ -21,9 +23,10 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def pair(world: World) -> tuple[Node, Node]:
-    """Two members that are connected."""
+    """Two members that are connected, and only once: what is sent on two connections has no order."""
     a, b = world.node("a"), world.node("b")
-    acquaint(a, b)
+    know(a, {"a": a.address, "b": b.address})
+    know(b, {"a": UNREACHABLE, "b": b.address})
     world.until(lambda: a.transport.writable("b") and b.transport.writable("a"))
     return a, b
 
@@ -113,11 +116,11 @@ def test_what_can_never_be_sent_is_refused_at_once(world: World) -> None:
 
 def test_sending_to_a_name_that_is_not_connected_is_answered_no(world: World) -> None:
     a = world.node("a")
-    know(a, {"a": a.address, "b": "127.0.0.1:1"})
+    know(a, {"a": a.address, "b": UNREACHABLE})
     assert not a.transport.send("b", 1, b"x")
     assert not a.transport.writable("b")
     assert a.transport.backlog("b") == 0
-    world.until(lambda: "127.0.0.1:1" in a.transport.problems().get("b", ""))
+    world.until(lambda: UNREACHABLE in a.transport.problems().get("b", ""))
 
 
 def test_an_address_that_is_none_is_refused_with_its_text(world: World) -> None:
@@ -256,6 +259,7 @@ def test_two_processes_of_one_name_are_reported_and_fencing_one_leaves_the_other
     world.until(lambda: a.told.duplicates)
     older, newer = a.told.duplicates[0]
     assert {older, newer} == {first.identity, second.identity}
+    know(first, {"a": a.address})
     a.transport.fence("b", first.identity.incarnation, first.identity.process)
     world.until(lambda: Reason.STALE_INCARNATION in first.told.reasons())
     world.until(lambda: a.transport.send("b", 1, b"x"))
