@@ -21,6 +21,8 @@ class Dial:
         self.name = name
         """The member's name; empty for a seed."""
         self.address = address
+        self.met = name
+        """Who answered there last: a seed may be another spelling of an address that the node itself does not use."""
         self.link: Link | None = None
         """The connection being made, or made, by this dial."""
         self.problem = "it has not been reached yet"
@@ -70,8 +72,9 @@ class Dial:
         self._retry_s = now_s + self._pause_s * self._rng.uniform(0.5, 1.0)
         self._pause_s = min(self._pause_s * 2, self._limits.retry_max_s)
 
-    def succeeded(self) -> None:
-        """The handshake is done: the name's other addresses are of no interest."""
+    def succeeded(self, name: str) -> None:
+        """The handshake is done: the other addresses are of no interest."""
+        self.met = name
         self._addresses.clear()
 
     def _begin(self, now_s: float) -> socket.socket | None:

@@ -206,6 +206,8 @@ class MemoryTransport:
         self._connections: Connections[MemoryLink] = Connections(own.name, network.limits)
         self._wanted: dict[tuple[str, str], str] = {}
         """(name or nothing, address) → the last problem."""
+        self._met: dict[tuple[str, str], str] = {}
+        """Who answered there last."""
         self._running = False
 
     def start(self) -> None:
@@ -233,6 +235,7 @@ class MemoryTransport:
         wanted = [item for item in members.items() if item[0] != self.own.name]
         wanted += [("", seed) for seed in seeds if seed != self.own.address]
         self._wanted = {key: self._wanted.get(key, "it has not been reached yet") for key in wanted}
+        self._met = {key: name for key, name in self._met.items() if key in self._wanted}
         self._review()
 
     def set_cluster_id(self, cluster_id: str) -> None:
@@ -289,9 +292,9 @@ class MemoryTransport:
 
     def _reached(self, key: tuple[str, str]) -> bool:
         name, address = key
-        if name:
-            return self._connections.current(name) is not None
-        return any(link.peer.address == address or link.dialled == key for link in self._connections)
+        if name or self._connections.current(self._met.get(key, "")) is not None:
+            return self._connections.current(name or self._met[key]) is not None
+        return self._connections.holds_address(address)
 
     def _meet(self, key: tuple[str, str]) -> None:
         name, address = key
@@ -308,6 +311,7 @@ class MemoryTransport:
             self._wanted[key] = refused.detail
             self._events.on_rejected(refused.reason, refused.claimed, refused.detail)
             return
+        self._met[key] = other.own.name
         connection_id = f"{self.network.rng.getrandbits(64):016x}"
         mine = MemoryLink(self, other.own, connection_id, key)
         theirs = MemoryLink(other, self.own, connection_id, None)

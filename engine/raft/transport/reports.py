@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
 from engine.raft.transport.admission import RefusedError
 from engine.raft.transport.handshake import fingerprint
 from engine.raft.transport.repeats import Repeats
-from engine.raft.transport.transport import Identity
+from engine.raft.transport.transport import Identity, Reason
 
 log = structlog.get_logger(__name__)
+
+_UNPROVEN: Final = (Reason.BAD_HANDSHAKE, Reason.INCOMPATIBLE_VERSION, Reason.WRONG_SECRET)
 
 
 class Reports:
@@ -64,7 +67,9 @@ class Reports:
     def refused(self, refused: RefusedError, claimed: Identity | None, address: str, now_s: float) -> None:
         """One of two nodes does not want the other."""
         name = claimed.name if claimed else ""
-        left_out = self._repeats.left_out((refused.reason, name, address, refused.by_peer), now_s)
+        # What is not proven is no key: anyone could fill the log with names of their own making.
+        key = (refused.reason, refused.by_peer) + (() if refused.reason in _UNPROVEN else (name, address))
+        left_out = self._repeats.left_out(key, now_s)
         if left_out is not None:
             log.warning(
                 "Another node refuses this one." if refused.by_peer else "A connection of another node is refused.",
@@ -73,6 +78,16 @@ class Reports:
                 detail=refused.detail,
                 peer=name,
                 peer_addr=address,
+                left_out=left_out,
+            )
+
+    def crowded(self, now_s: float) -> None:
+        """A connection had to make room for a newer one before its handshake was done."""
+        left_out = self._repeats.left_out("crowded", now_s)
+        if left_out is not None:
+            log.warning(
+                "Too many connections without a handshake: the oldest is closed.",
+                action="transport_crowded",
                 left_out=left_out,
             )
 

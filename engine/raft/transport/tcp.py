@@ -162,7 +162,7 @@ class TcpTransport:
         peer = link.peer
         self._check(peer, invited=dial is not None)
         if dial is not None:
-            dial.succeeded()
+            dial.succeeded(peer.name)
         now_s = self._clock.elapsed_s()
         found = self._connections.add(link)
         self._reports.connected(peer, link.connection_id)
@@ -329,6 +329,7 @@ class TcpTransport:
             self._selector.register(connection, _mask(link), link)
             self._arriving[link] = None
             if len(self._arriving) > self._limits.arriving_max:
+                self._reports.crowded(now_s)
                 next(iter(self._arriving)).close("too many connections without a handshake")
         if self._listener.paused_until_s > now_s:
             self._unlisten()
@@ -353,10 +354,9 @@ class TcpTransport:
         self._admission.check(claimed, invited=invited, strangers=len(others))
 
     def _connected(self, dial: Dial) -> bool:
-        if dial.name:
-            return self._connections.current(dial.name) is not None
-        link = dial.link
-        return (link is not None and link.session is not None) or self._connections.holds_address(dial.address)
+        if dial.name or self._connections.current(dial.met) is not None:
+            return self._connections.current(dial.met) is not None
+        return self._connections.holds_address(dial.address)
 
     def _set_members(self, members: dict[str, str], seeds: tuple[str, ...], strangers: bool) -> None:
         own = self._admission.own

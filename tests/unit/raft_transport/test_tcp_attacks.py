@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.raft.transport.frames import FrameReader, FrameType, frame_parts
 from engine.raft.transport.handshake import Initiator
@@ -94,6 +95,24 @@ def test_a_thousand_idle_connections_keep_no_member_out(world: TcpWorld) -> None
         acquaint(a, b)
         world.until(lambda: b.transport.send("a", 1, b"through the crowd"))
         world.until(lambda: a.told.payloads(1))
+
+
+def test_a_flood_of_invented_names_is_one_line_in_the_log(world: TcpWorld) -> None:
+    a = world.node("a")
+    with capture_logs() as lines:
+        for number in range(20):
+            initiator = Initiator(identity(f"invented {number}", "x:1"), "a", [b"a guess at the secret"])
+            with dial(a) as connection:
+                connection.sendall(b"".join(initiator.begin()))
+                reader = FrameReader(4096)
+                reader.feed(connection.recv(4096))
+                challenge = reader.next()
+                assert challenge is not None
+                connection.sendall(b"".join(initiator.receive(challenge)))
+                assert is_closed(connection)
+        world.until(lambda: len(a.told.rejected) == 20)
+    refusals = [line for line in lines if line["action"] == "transport_refused"]
+    assert [line["reason"] for line in refusals] == ["wrong_secret"]
 
 
 def test_the_port_survives_running_out_of_descriptors(world: TcpWorld) -> None:

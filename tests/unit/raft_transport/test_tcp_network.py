@@ -155,6 +155,18 @@ def test_every_address_of_a_name_is_tried() -> None:
     world.close()
 
 
+def test_seeds_in_another_spelling_than_the_nodes_own_do_not_replace_each_other_for_ever(world: TcpWorld) -> None:
+    a, b = world.node("a", cluster_id=""), world.node("b", cluster_id="")
+    know(a, {}, [f"localhost:{b.address.rpartition(':')[2]}"], strangers=True)
+    know(b, {}, [f"localhost:{a.address.rpartition(':')[2]}"], strangers=True)
+    world.until(lambda: a.transport.writable("b") and b.transport.writable("a"))
+    world.pause(0.3)
+    connected = len(a.told.connected)
+    world.pause(0.5)
+    assert len(a.told.connected) == connected
+    assert a.transport.problems() == b.transport.problems() == {}
+
+
 def test_nodes_meet_over_ipv6(world: TcpWorld) -> None:
     a, b = (world.node(name, address=world.free_address("::1")) for name in "ab")
     connected(world, a, b)
