@@ -238,12 +238,18 @@ func deadLetter(b *bench) error {
 	return problem
 }
 
-// exactlyOnce: every ack is confirmed, nothing comes twice.
+// exactlyOnce: with ordering, too, every ack is confirmed, and what was acked does not come again when streams end.
 func exactlyOnce(b *bench) error {
-	if err := b.create("once", &pb.Subscription{EnableExactlyOnceDelivery: true}); err != nil {
+	options := &pb.Subscription{EnableExactlyOnceDelivery: true, EnableMessageOrdering: true}
+	if err := b.create("once", options); err != nil {
 		return err
 	}
-	if err := b.publish(b.client.Publisher("once"), numbered(count, nil)); err != nil {
+	publisher := b.client.Publisher("once")
+	publisher.EnableMessageOrdering = true
+	sent := numbered(count, func(i int, message *pubsub.Message) {
+		message.OrderingKey = strconv.Itoa(i % 20)
+	})
+	if err := b.publish(publisher, sent); err != nil {
 		return err
 	}
 	var lock sync.Mutex
@@ -257,6 +263,9 @@ func exactlyOnce(b *bench) error {
 			problem = fmt.Errorf("an ack ended with %v, %v", answer, err)
 		}
 		seen[string(message.Data)]++
+		if len(seen) == count/2 {
+			fmt.Printf("RECYCLE %s\n", b.subscriptionName("once"))
+		}
 		return true
 	})
 	if err == nil && problem == nil && len(seen) != count {
