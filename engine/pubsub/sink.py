@@ -40,6 +40,8 @@ class PublishCall(Future[list[str]]):
 
     def _settle(self, call: Any, count: int) -> None:
         """In gRPC's thread: the answer is there."""
+        if self.cancelled():
+            return  # Cancelled before it could be followed.
         if call.cancelled():
             super().cancel()
         elif (error := call.exception()) is not None:
@@ -70,7 +72,8 @@ class Sink:
         self._stub: Any = None
         self._connecting = False
         self._refusal: BaseException | None = None
-        self._calls: set[Future[list[str]]] = set()
+        self._calls: dict[Future[list[str]], Connection] = {}
+        """Calls without an answer, and the connection that each of them is on."""
         self._closed = False
 
     def publish(self, request: bytes, count: int, deadline_s: float) -> Future[list[str]]:
@@ -82,14 +85,13 @@ class Sink:
         """
         published = PublishCall()
         try:
-            stub = self._ready()
+            stub = self._stub_for(published)
             call = stub.future(request, timeout=deadline_s, metadata=self._metadata)
         except Exception as error:
             published.set_exception(error)
+            self._forget(published)
             return published
         published.follow(call)
-        with self._lock:
-            self._calls.add(published)
         published.add_done_callback(self._forget)
         published.begin(count)
         return published
@@ -116,28 +118,47 @@ class Sink:
         with self._lock:
             self._closed = True
             connection, self._connection, self._stub = self._connection, None, None
+            busy = connection is not None and self._uses(connection)
         self.cancel_all()
-        if connection is not None:
+        if connection is not None and not busy:
             connection.close()
 
     def _forget(self, call: Future[list[str]]) -> None:
-        """A call has its answer."""
+        """A call has its answer; the last one on a connection that was replaced meanwhile lets it go."""
         with self._lock:
-            self._calls.discard(call)
+            connection = self._calls.pop(call, None)
             self._answered.notify_all()
-            connection = self._connection
-        if connection is not None and not call.cancelled() and call.exception() is None:
+            left = connection is not None and connection is not self._connection and not self._uses(connection)
+        if connection is None:
+            return
+        if not call.cancelled() and call.exception() is None:
             connection.answered()
+        if left:
+            # Not here: in gRPC's thread a connection may wait for itself to end.
+            connection.timer.after(0.0, connection.close)
 
-    def _ready(self) -> Any:
-        """The stub to publish with; raises while there is no connection."""
+    def _uses(self, connection: Connection) -> bool:
+        return any(used is connection for used in self._calls.values())
+
+    def _stub_for(self, call: Future[list[str]]) -> Any:
+        """What to make a call with, on a connection that stays until the call has its answer."""
+        self._ready()
+        with self._lock:
+            if self._connection is None:
+                raise NotConnected(f"{self.topic} is closed")
+            self._calls[call] = self._connection
+            return self._stub
+
+    def _ready(self) -> None:
+        """See to it that there is a connection; raises while there is none."""
         connection = self._connection
         if connection is not None and not connection.renewed():
-            return self._stub
+            return
         if self._closed:
             raise NotConnected(f"{self.topic} is closed")
         if self._connections.is_quick(self._config):
-            return self._connect()
+            self._connect()
+            return
         # The machine's own credentials may take seconds to find: not in the thread that releases for all channels.
         with self._lock:
             refusal, self._refusal = self._refusal, None
@@ -160,8 +181,8 @@ class Sink:
             self._refusal = refusal
             self._connecting = False
 
-    def _connect(self) -> Any:
-        """Connect anew and give the stub; calls in flight on the old connection end with it only if cancelled."""
+    def _connect(self) -> None:
+        """Connect anew; the former connection goes when the calls on it have their answers."""
         connection = self._connections.publisher(self._config)
         stub = connection.unary("Publisher/Publish", parse_publish_response)
         with self._lock:
@@ -169,8 +190,8 @@ class Sink:
             old = connection if closed else self._connection
             if not closed:
                 self._connection, self._stub = connection, stub
-        if old is not None:
+            busy = old is not None and self._uses(old)
+        if old is not None and not busy:
             old.close()
         if closed:
             raise NotConnected(f"{self.topic} is closed")
-        return stub

@@ -127,3 +127,19 @@ def test_channels_share_connections_but_never_too_many(emulator, many):
         assert bench.connections._shared == []
     finally:
         bench.close()
+
+
+def test_calls_on_a_connection_that_is_replaced_meanwhile_are_answered(emulator, bench):
+    slow = emulator.faults.delay("Publish", 0.5, times=1)
+    sink = bench.sink()
+    first = send(sink, message("first"))
+    eventually(lambda: emulator.faults.hits(slow) == 1)
+    shared = bench.connections.publisher(sink._config)
+    shared.retire()
+    shared.close()
+
+    second = send(sink, message("second"))
+
+    assert len(second.result(10)) == len(first.result(10)) == 1
+    assert emulator.counters()["published"] == 2
+    eventually(lambda: len(bench.connections._shared) == 1)
