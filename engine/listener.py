@@ -157,9 +157,18 @@ class Listener:
             self._waiting.extend(batches)
         self._pump()
         with self._changed:
-            while self._waiting and not self._stopping and not self._stuck and self._crowded():
+            while not self._stopping and not self._stuck and self._holds_back():
                 self._clock.wait(self._changed, self._flow.crowded_retry_s)
         self._pump()
+
+    def _holds_back(self) -> bool:
+        """Whether nothing more is to be read: it would not be accepted now, or a stream's worth waits already.
+
+        The service counts what is outstanding for each stream by itself: while the log is slow, each new stream would
+        bring as much again.
+        """
+        waiting = sum(batch.size_bytes for batch in self._waiting)
+        return bool(self._waiting) and (waiting >= self._pubsub.stream_window_bytes or self._crowded())
 
     def _slices(self, received: Received) -> Iterator[tuple[int, int]]:
         """First and last (exclusive) of each part that one entry may hold: a response may be larger than any entry."""
