@@ -133,7 +133,7 @@ class TcpTransport:
         return {dial.name or dial.address: dial.problem for dial in dials if not self._connected(dial)}
 
     def poll(self, timeout_s: float) -> None:
-        """One turn: wait for something to happen, at most `timeout_s` and at most `tick_s`, and handle it."""
+        """One turn of at most `timeout_s` and `tick_s`; always from one thread, never from within a callback."""
         ready = self._selector.select(min(timeout_s, self._limits.tick_s) if not self._dirty else 0)
         now_s = self._clock.elapsed_s()
         self._forgive_own_stall(now_s)
@@ -303,7 +303,7 @@ class TcpTransport:
                 link.close(f"no sign of life for {limits.idle_timeout_s:g} s")
             elif now_s - link.asked_s >= limits.ping_period_s:
                 link.ping(now_s)
-        for dial in list(self._dials.values()):
+        for dial in [] if self._stopping else list(self._dials.values()):
             if dial.link is None and not self._connected(dial):
                 self._dial(dial, now_s)
 

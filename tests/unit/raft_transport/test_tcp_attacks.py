@@ -88,11 +88,12 @@ def test_who_says_nothing_or_half_a_frame_is_closed_after_a_while(world: TcpWorl
 
 
 def test_a_thousand_idle_connections_keep_no_member_out(world: TcpWorld) -> None:
-    a, b = world.node("a"), world.node("b")
+    a, b = world.node("a", limits=replace(SMALL, handshake_timeout_s=30.0)), world.node("b")
     with contextlib.ExitStack() as stack:
         for _ in range(1000):
             stack.enter_context(dial(a))
-        acquaint(a, b)
+        know(a, {"b": UNREACHABLE})
+        know(b, {"a": a.address})
         world.until(lambda: b.transport.send("a", 1, b"through the crowd"))
         world.until(lambda: a.told.payloads(1))
 
