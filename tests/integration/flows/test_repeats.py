@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from engine.client import Client
+from engine.config import ControlLimits, Limits
 from tests.integration.flows.conftest import Stand
 
 
@@ -19,6 +20,7 @@ def test_a_repeated_change_is_answered_like_the_first_although_the_revision_is_a
 
 
 def test_a_change_with_a_key_is_merged_again_when_the_channel_changes_meanwhile(stand: Stand) -> None:
+    stand.restart(Limits(control=ControlLimits(merge_attempts_max=1000)))
     done = threading.Event()
 
     def disturb() -> None:
