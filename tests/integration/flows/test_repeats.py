@@ -33,7 +33,7 @@ def test_a_change_with_a_key_is_merged_again_when_the_channel_changes_meanwhile(
     disturbing = threading.Thread(target=disturb)
     disturbing.start()
     try:
-        for number in range(30):
+        for number in range(12):
             change = {"name": f"Name {number}"}
             answers = [
                 stand.client.update_channel("default", change, actor="a", request_id=f"k{number}") for _ in range(2)
