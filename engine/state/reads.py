@@ -64,19 +64,21 @@ def fitting(store: Store, connection: sqlite3.Connection, seqs: Sequence[int], b
     for start in range(0, len(seqs), store.limits.read_chunk):
         part = seqs[start : start + store.limits.read_chunk]
         for where, parameters in _slices(store, part):
-            sizes: dict[int, int] = {}
-            found, size = store.one(
-                connection,
-                f"SELECT group_concat(seq), group_concat(size) FROM messages WHERE {where}",  # noqa: S608
-                parameters,
-            )
-            if found is not None:
-                sizes = dict(zip(_INTEGERS.decode(f"[{found}]"), _INTEGERS.decode(f"[{size}]"), strict=True))
-            for position, seq in enumerate(part, start):
-                total += sizes.get(seq, 0)
-                if total > bytes_max and position:
-                    return seqs[:position]
+            (size,) = store.one(connection, f"SELECT total(size) FROM messages WHERE {where}", parameters)  # noqa: S608
+            if total + size > bytes_max:
+                return seqs[: start + _fitting_of(store, connection, part, bytes_max - total) or 1]
+            total += int(size)
     return seqs
+
+
+def _fitting_of(store: Store, connection: sqlite3.Connection, part: Sequence[int], bytes_max: int) -> int:
+    """How many of the first rows of one chunk have at most `bytes_max` of payload."""
+    heads = message_heads(store, connection, part)
+    for position, seq in enumerate(part):
+        bytes_max -= heads[seq].size if seq in heads else 0
+        if bytes_max < 0:
+            return position
+    return len(part)
 
 
 def messages(store: Store, connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Row]:

@@ -69,3 +69,12 @@ def test_a_row_that_returns_after_its_end_is_there_again(world: World, layers: L
     world.do(accept("m3"))
     world.state.boundary()
     assert world.state.get([1]) == [newer]
+
+
+def test_stored_rows_are_read_as_far_as_their_payloads_fit_and_at_least_one(world: World) -> None:
+    world.do(accept("a", "b", "c", payloads=[b"x" * 100] * 3))
+    world.state.boundary()
+    world.do(accept("d", payloads=[b"x" * 100]))
+    read = [len(world.state.get([1, 2, 9, 3, 4], size)) for size in (0, 100, 199, 200, 299, 300, None)]
+    assert read == [1, 1, 1, 3, 3, 5, 5]
+    assert [row is not None for row in world.state.get([9, 1, 2], 100)] == [False, True]
