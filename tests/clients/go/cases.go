@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
@@ -363,11 +364,17 @@ func lease(b *bench) error {
 	}
 	subscriber := b.client.Subscriber("lease")
 	subscriber.ReceiveSettings.MaxDurationPerAckExtension = 10 * time.Second
-	return b.receive(subscriber, 1, func(message *pubsub.Message) bool {
+	var deliveries atomic.Int64
+	err := b.receive(subscriber, 1, func(message *pubsub.Message) bool {
+		deliveries.Add(1)
 		time.Sleep(12 * time.Second)
 		message.Ack()
 		return true
 	})
+	if n := deliveries.Load(); n > 1 {
+		return fmt.Errorf("the message was delivered %d times", n)
+	}
+	return err
 }
 
 // relayed: a message that is due in a second comes through the relay at its time.

@@ -249,12 +249,15 @@ async function lease(bench) {
   await bench.create("lease", { ackDeadlineSeconds: 10 });
   await bench.publish("lease", numbered(1));
   const deadline = Duration.from({ seconds: 10 });
+  let deliveries = 0;
   const handle = async (message) => {
+    deliveries += 1;
     await pause(12_000);
     message.ack();
     return true;
   };
   await bench.receive("lease", 1, handle, { minAckDeadline: deadline, maxAckDeadline: deadline });
+  check(deliveries === 1, `the message was delivered ${deliveries} times`);
 }
 
 /** A message that is due in a second comes through the relay at its time. */

@@ -22,6 +22,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** Cases about messages: the same as in the other languages, each named in the runner. */
 final class Cases {
@@ -283,15 +284,18 @@ final class Cases {
     bench.create("lease", s -> s);
     bench.publish("lease", numbered(1));
     Duration deadline = Duration.ofSeconds(10);
+    AtomicInteger deliveries = new AtomicInteger();
     bench.receive(
         "lease",
         1,
         (message, reply) -> {
+          deliveries.incrementAndGet();
           Thread.sleep(12_000);
           reply.ack();
           return true;
         },
         s -> s.setMaxDurationPerAckExtensionDuration(deadline));
+    check(deliveries.get() == 1, "the message was delivered " + deliveries.get() + " times");
   }
 
   /** A message that is due in a second comes through the relay at its time. */
