@@ -83,7 +83,7 @@ class Runner:
     def _watch(self) -> int:
         while not self._signals:
             if self._node.wait(_LOOK_S):
-                log.critical("the engine died, so the node ends", action="node_failed", reason=repr(self._node.fatal))
+                log.critical("The engine died, so the node ends.", action="node_failed", reason=repr(self._node.fatal))
                 return 1
             if not self._web.look():
                 return 1
@@ -107,13 +107,13 @@ class Runner:
         except (DatabaseError, OSError) as error:
             self._tables_retry_s = time.monotonic() + LIMITS.tables_retry_s
             reason = " ".join(str(error).split())
-            log.error("Django's own tables cannot be written", action="tables_failed", reason=reason)
+            log.error("Django's own tables cannot be written.", action="tables_failed", reason=reason)
         else:
             self._stored_users = users
 
     def _stop(self) -> int:
         """Stop both sides within the grace; 1 when the engine could not be stopped in time."""
-        log.info("the node stops", action="node_stopping", grace_s=self._grace_s)
+        log.info("The node stops.", action="node_stopping", grace_s=self._grace_s)
         deadline_s = time.monotonic() + self._grace_s
         failed = self._node.fatal is not None
         self._web.stop(0.0 if failed or self._signals > 1 else self._grace_s * LIMITS.web_stop_share)
@@ -129,7 +129,7 @@ class Runner:
                 seen = self._signals
                 deadline_s = min(deadline_s, time.monotonic())
         if stopping.is_alive():
-            log.error("the engine did not stop in time; a restart replays its log", action="stop_timed_out")
+            log.error("The engine did not stop in time; a restart replays its log.", action="stop_timed_out")
             return 1
         return 0
 
@@ -140,7 +140,7 @@ class Runner:
     def _warn(web: WebConfig) -> None:
         if web.unsafe_open_api and not web.loopback:
             log.warning(
-                "UNSAFE_OPEN_API: everyone who reaches this address has all rights",
+                "UNSAFE_OPEN_API: everyone who reaches this address has all rights.",
                 action="open_api",
                 address=web.bind,
             )

@@ -52,5 +52,5 @@ def finish_closing(
     if stats.pending or stats.quarantined:
         return False
     submit(encode(DropChannel(stamp_ms=stamp(), channel_uid=channel.uid))).result(flow.transition_timeout_s)
-    log.info("a channel is deleted", action="channel_deleted", channel=channel.id)
+    log.info("A channel is deleted.", action="channel_deleted", channel=channel.id)
     return True

@@ -81,7 +81,7 @@ class ControlServer:
                 if self._stopped.is_set():
                     return
                 # No descriptors, most likely: who connects waits until there are some again.
-                log.warning("control calls cannot be accepted", action="control_accept_failed", reason=str(error))
+                log.warning("Control calls cannot be accepted.", action="control_accept_failed", reason=str(error))
                 self._stopped.wait(self._limits.accept_pause_s)
                 continue
             with self._lock:
@@ -92,7 +92,7 @@ class ControlServer:
             try:
                 threading.Thread(target=self._serve, args=(connection,), name="control-call", daemon=True).start()
             except RuntimeError as error:
-                log.warning("a control call got no thread", action="control_thread_failed", reason=str(error))
+                log.warning("A control call got no thread.", action="control_thread_failed", reason=str(error))
                 self._close(connection)
 
     def _serve(self, connection: socket.socket) -> None:
@@ -101,7 +101,7 @@ class ControlServer:
                 send_frame(connection, self._answer(request))
         except (OSError, FrameError) as error:
             if not self._stopped.is_set():
-                log.info("a control connection ended early", action="control_closed", reason=str(error))
+                log.info("A control connection ended early.", action="control_closed", reason=str(error))
         finally:
             self._close(connection)
 
@@ -117,7 +117,7 @@ class ControlServer:
             return {"error": pack_error(error)}
         except Exception as error:
             # A fault of ours must reach the caller as an error, and must not cost the others their connection.
-            log.exception("a control call failed", action="control_failed", operation=str(request)[:200])
+            log.exception("A control call failed.", action="control_failed", operation=str(request)[:200])
             return {"error": pack_error(Unavailable(f"the call failed: {error!r}", reason="INTERNAL"))}
 
     def _call(self, request: Any) -> Any:

@@ -97,7 +97,7 @@ class Horizon:
                     if idle and not self._stopping:
                         self._clock.wait(self._changed, self._flow.horizon_period_s)
         except BaseException as error:
-            log.exception("loading the near future failed", action="horizon_failed")
+            log.exception("Loading the near future failed.", action="horizon_failed")
             self._on_fatal(error)
 
     def _raise_bounds(self) -> set[int]:

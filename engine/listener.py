@@ -105,7 +105,7 @@ class Listener:
             drained = wait_until(self._clock, self._changed, lambda: self._in_flight == 0, remaining_s)
         if not drained:
             log.warning(
-                "stopped with entries uncommitted; Pub/Sub will deliver their messages again",
+                "Stopped with entries uncommitted; Pub/Sub will deliver their messages again.",
                 action="listener_stop_undrained",
                 channel=self._channel.id,
                 entries=self._in_flight,
@@ -133,7 +133,7 @@ class Listener:
         if begins:
             self._source.pause_stream()
             log.warning(
-                "messages could not be accepted for long: the stream is closed, they stay at the source",
+                "Messages could not be accepted for long: the stream is closed, they stay at the source.",
                 action="listener_stuck",
                 channel=self._channel.id,
                 held_back=crowded,
@@ -141,7 +141,7 @@ class Listener:
         elif ends and not self._stopping:
             self._source.resume_stream()
             log.info(
-                "messages are accepted again: the stream is open", action="listener_unstuck", channel=self._channel.id
+                "Messages are accepted again: the stream is open.", action="listener_unstuck", channel=self._channel.id
             )
         for batch in due:
             self._source.extend(batch.ack_ids, self._pubsub.ack_deadline_s)
@@ -243,7 +243,7 @@ class Listener:
             self._hold_until_s = self._clock.elapsed_s() + self._hold_s
             self._changed.notify_all()
         log.warning(
-            "the log accepts nothing at the moment",
+            "The log accepts nothing at the moment.",
             action="accept_refused",
             channel=self._channel.id,
             reason=str(refusal),
@@ -256,7 +256,7 @@ class Listener:
             answer = future.result()
         except RequestError as error:
             log.warning(
-                "an entry's outcome is unknown, its messages stay at the source",
+                "An entry's outcome is unknown, its messages stay at the source.",
                 action="accept_unknown",
                 reason=str(error),
                 channel=self._channel.id,
@@ -267,7 +267,7 @@ class Listener:
                 self._source.ack(ack_ids)
             elif isinstance(answer, Rejected):
                 log.info(
-                    "messages were not taken",
+                    "Messages were not taken.",
                     action="accept_rejected",
                     channel=self._channel.id,
                     reason=answer.detail,

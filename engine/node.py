@@ -82,7 +82,7 @@ class Node:
         self._control = ControlServer(self._storage.path, operations.table(), limits.control)
         self._control.start()
         log.info(
-            "the engine is up",
+            "The engine is up.",
             action="engine_started",
             node=self._config.node_addr,
             applied_index=self._state.applied_index,
@@ -150,14 +150,14 @@ class Node:
         self._state.close()
         self._connections.close()
         self._storage.close()
-        log.info("the engine is down", action="engine_stopped", node=self._config.node_addr)
+        log.info("The engine is down.", action="engine_stopped", node=self._config.node_addr)
 
     def _store_last(self) -> None:
         """What cannot be written now, on a full disk for instance, is in the log, which is read again at the start."""
         try:
             self._state.boundary()
         except StorageError as error:
-            log.warning("the state was not stored while stopping", action="last_boundary_failed", reason=str(error))
+            log.warning("The state was not stored while stopping.", action="last_boundary_failed", reason=str(error))
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Node:
                 self._leadership = threading.Thread(target=self._lead, args=(term,), name="leadership", daemon=True)
                 self._leadership.start()
         elif not self._stopping:
-            log.warning("leadership is lost", action="leadership_lost", term=term)
+            log.warning("Leadership is lost.", action="leadership_lost", term=term)
 
     def _lead(self, term: int) -> None:
         try:
@@ -190,13 +190,13 @@ class Node:
                     return
                 self._relay = relay
             relay.start()
-            log.info("leads: channels are served", action="leadership_gained", term=term)
+            log.info("Leads: channels are served.", action="leadership_gained", term=term)
         except SchedulerError as error:
             if not self._stopping:
-                log.exception("taking up leadership failed", action="leadership_failed")
+                log.exception("Taking up leadership failed.", action="leadership_failed")
                 self._die(error)
         except BaseException as error:
-            log.exception("taking up leadership failed", action="leadership_failed")
+            log.exception("Taking up leadership failed.", action="leadership_failed")
             self._die(error)
 
     def _found(self) -> None:
@@ -206,7 +206,7 @@ class Node:
                 cluster_id=secrets.token_hex(6), secret_key=secrets.token_urlsafe(48), founded_ms=self._clock.now_ms()
             )
             self._propose(Found(stamp_ms=self.stamp(), cluster=cluster))
-            log.info("a cluster is founded", action="cluster_founded", cluster=cluster.cluster_id)
+            log.info("A cluster is founded.", action="cluster_founded", cluster=cluster.cluster_id)
         address = self._config.node_addr
         member = Member(name=address, addr=address, api_addr=self._config.api_addr, version=VERSION)
         if member not in self._state.nodes():
@@ -230,7 +230,7 @@ class Node:
         answer = self._propose(command)
         if isinstance(answer, Rejected):
             log.warning(
-                "the channel of the environment was not created",
+                "The channel of the environment was not created.",
                 action="default_channel_rejected",
                 channel=default.id,
                 reason=answer.detail,
@@ -311,4 +311,4 @@ class Node:
             if self.fatal is None:
                 self.fatal = error
             self._changed.notify_all()
-        log.critical("the engine has failed", action="engine_fatal", reason=repr(error))
+        log.critical("The engine has failed.", action="engine_fatal", reason=repr(error))

@@ -66,7 +66,7 @@ class Outcomes:
     def stumble(self, lane: Lane, batch: Batch, error: Exception) -> None:
         """This node failed before the service was asked: try again later, without counting an attempt."""
         log.error(
-            "messages could not be prepared for publishing",
+            "Messages could not be prepared for publishing.",
             action="release_stumbled",
             channel=lane.channel.id,
             messages=len(batch.seqs),
@@ -82,7 +82,7 @@ class Outcomes:
         """The destination answers: what backed off goes at once."""
         if lane.failure is None:
             return
-        log.info("publishing works again", action="publish_recovered", channel=lane.channel.id)
+        log.info("Publishing works again.", action="publish_recovered", channel=lane.channel.id)
         lane.forgive()
 
     def _bisect(self, lane: Lane, batch: Batch, failure: Failure) -> None:
@@ -98,7 +98,7 @@ class Outcomes:
     def _show(self, lane: Lane, failure: Failure) -> None:
         if lane.failure is None or lane.failure.code != failure.code:
             log.warning(
-                "publishing fails; it is tried again",
+                "Publishing fails; it is tried again.",
                 action="publish_failed",
                 channel=lane.channel.id,
                 kind=str(failure.kind),

@@ -76,7 +76,7 @@ class Pickup:
             return self._rows.get([seq])[0]
         except DamagedError as error:
             log.error(
-                "a stored message is damaged and is not published",
+                "A stored message is damaged and is not published.",
                 action="row_damaged",
                 channel=lane.channel.id,
                 seq=seq,

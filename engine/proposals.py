@@ -63,7 +63,7 @@ class Proposals:
             future = self._submit(encode(command))
         except Unavailable as refusal:
             log.warning(
-                "the log takes no Confirm at the moment",
+                "The log takes no Confirm at the moment.",
                 action="confirm_refused",
                 channel=lane.channel.id,
                 reason=str(refusal),
@@ -80,7 +80,7 @@ class Proposals:
             future = self._submit(encode(command))
         except Unavailable as refusal:
             log.warning(
-                "messages could not be set aside yet",
+                "Messages could not be set aside yet.",
                 action="quarantine_refused",
                 channel=lane.channel.id,
                 reason=str(refusal),
@@ -88,7 +88,7 @@ class Proposals:
             lane.outbox.append(Batch(list(seqs), due_at_s=self._clock.elapsed_s() + self._flow.confirm_retry_s))
             return
         log.warning(
-            "messages were set aside",
+            "Messages were set aside.",
             action="quarantined",
             channel=lane.channel.id,
             code=fault.code,
@@ -105,7 +105,7 @@ class Proposals:
         except RequestError as error:
             answer = None
             log.warning(
-                "whether published messages were confirmed is unknown",
+                "Whether published messages were confirmed is unknown.",
                 action="confirm_unknown",
                 channel=lane.channel.id,
                 reason=str(error),
@@ -113,7 +113,7 @@ class Proposals:
             )
         if isinstance(answer, Rejected):
             log.info(
-                "a Confirm was not taken",
+                "A Confirm was not taken.",
                 action="confirm_rejected",
                 channel=lane.channel.id,
                 reason=answer.detail,

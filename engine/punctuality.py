@@ -24,7 +24,7 @@ def note_release(metrics: Metrics, lane: Lane, rows: Sequence[Row], released_ms:
     if max(dues_ms) > released_ms:
         early = sum(due_ms > released_ms for due_ms in dues_ms)
         metrics.early_releases.inc(early)
-        log.error("messages were released early", action="released_early", channel=lane.channel.id, messages=early)
+        log.error("Messages were released early.", action="released_early", channel=lane.channel.id, messages=early)
     late, transit = _waits(dues_ms, accepted_ms, released_ms)
     if late:
         metrics.lateness.observe(lane.channel.id, late)

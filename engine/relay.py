@@ -118,7 +118,7 @@ class Relay:
         self._stop_listeners(timeout_s / 2)
         self._horizon.stop()
         if not self._releaser.stop(max(0.5, deadline_s - self._clock.elapsed_s())):
-            log.warning("stopped with releases unconfirmed; they may be repeated", action="release_stop_undrained")
+            log.warning("Stopped with releases unconfirmed; they may be repeated.", action="release_stop_undrained")
 
     def _stop_listeners(self, timeout_s: float) -> None:
         """All at once: each waits for its own commits."""
@@ -167,7 +167,7 @@ class Relay:
                     self._pool.submit(self._transition, uid)
                 self._tend()
         except BaseException as error:
-            log.exception("looking after the channels failed", action="relay_failed")
+            log.exception("Looking after the channels failed.", action="relay_failed")
             self._on_fatal(error)
 
     def _watch_clock(self) -> None:
@@ -177,7 +177,7 @@ class Relay:
             return
         if step_ms > 0:
             self._metrics.clock_steps.inc()
-        log.error("the wall clock was set", action="clock_step", step_ms=round(step_ms))
+        log.error("The wall clock was set.", action="clock_step", step_ms=round(step_ms))
         self._horizon.look()
 
     def _tend(self) -> None:
@@ -199,11 +199,11 @@ class Relay:
             self._reconcile(uid)
         except (SchedulerError, TimeoutError) as error:
             # The tending looks at closing and expired ones every second; what else failed comes again with it.
-            log.warning("a channel could not be changed yet", action="channel_retry", uid=uid, reason=repr(error))
+            log.warning("A channel could not be changed yet.", action="channel_retry", uid=uid, reason=repr(error))
             with self._changed:
                 self._retry.add(uid)
         except BaseException as error:
-            log.exception("a channel could not be changed", action="channel_failed", uid=uid)
+            log.exception("A channel could not be changed.", action="channel_failed", uid=uid)
             self._on_fatal(error)
         finally:
             with self._changed:
@@ -298,7 +298,7 @@ class Relay:
 
     def _note_source(self, channel: Channel, state: SourceState) -> None:
         log.info(
-            "the source changed its state",
+            "The source changed its state.",
             action="source_state",
             channel=channel.id,
             state=str(state.state),

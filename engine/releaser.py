@@ -219,7 +219,7 @@ class Releaser:
         try:
             self._loop()
         except BaseException as error:
-            log.exception("releasing failed", action="releaser_failed")
+            log.exception("Releasing failed.", action="releaser_failed")
             self._on_fatal(error)
 
     def _loop(self) -> None:

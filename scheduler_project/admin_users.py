@@ -28,7 +28,7 @@ def store_users(users: Iterable[AdminUser]) -> None:
         for user in declared:
             keys.add(_store(user))
         forgotten = User.objects.filter(is_active=True).exclude(pk__in=keys).update(is_active=False)
-    log.info("admin logins are set", action="admin_users_set", logins=len(declared), deactivated=forgotten)
+    log.info("Admin logins are set.", action="admin_users_set", logins=len(declared), deactivated=forgotten)
 
 
 def _store(user: AdminUser) -> int:

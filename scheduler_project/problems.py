@@ -104,7 +104,7 @@ def from_error(error: Exception, extra: Mapping[str, Any] | None = None) -> Http
     for known, kind in _FRAMEWORK:
         if isinstance(error, known):
             return _from_framework(error, kind)
-    log.error("a request failed", action="request_failed", exc_info=error)
+    log.error("A request failed.", action="request_failed", exc_info=error)
     return problem(_INTERNAL, "The server failed at this request; its log says why.")
 
 
@@ -128,7 +128,7 @@ def _from_framework(error: Exception, kind: Kind) -> HttpResponse:
     if kind.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, DatabaseError):
-        log.warning("state.db cannot be read", action="state_unavailable", reason=str(error))
+        log.warning("State.db cannot be read.", action="state_unavailable", reason=str(error))
         headers["Retry-After"] = "1"
         if "interrupted" in str(error):
             kind = Kind(503, "unavailable", "READ_TIMEOUT")

@@ -58,14 +58,14 @@ class WatchedFile(Generic[T]):
             self._value = self._parse(self._read())
         except (OSError, ValueError) as error:
             log.warning(
-                "a secret's file cannot be used, the last good value stays",
+                "A secret's file cannot be used, the last good value stays.",
                 action="secret_refused",
                 variable=self._variable,
                 path=str(self._path),
                 reason=_reason(error),
             )
         else:
-            log.info("read a changed file", action="secret_reread", variable=self._variable, path=str(self._path))
+            log.info("Read a changed file.", action="secret_reread", variable=self._variable, path=str(self._path))
 
     def _stat(self) -> tuple[int, int, int] | None:
         try:

@@ -56,7 +56,7 @@ class WebChild:
         self._process = subprocess.Popen(  # noqa: S603
             _COMMAND, cwd=_ROOT, env=self._environ, stdin=subprocess.DEVNULL, close_fds=True
         )
-        log.info("the web side starts", action="web_started", pid=self._process.pid)
+        log.info("The web side starts.", action="web_started", pid=self._process.pid)
 
     def look(self) -> bool:
         """Notice a death, start again when it is time; False when it has died too often in a row."""
@@ -69,11 +69,11 @@ class WebChild:
             healthy = now_s - self._started_s >= self._limits.web_healthy_s
             self._failures = 1 if healthy else self._failures + 1
             if self._failures >= self._limits.web_failures_max:
-                log.critical("the web side keeps dying", action="web_failed", exit_code=code, failures=self._failures)
+                log.critical("The web side keeps dying.", action="web_failed", exit_code=code, failures=self._failures)
                 return False
             delay_s = min(self._limits.web_backoff_min_s * 2 ** (self._failures - 1), self._limits.web_backoff_max_s)
             self._start_at_s = now_s + delay_s
-            log.error("the web side died", action="web_died", exit_code=code, restart_in_s=delay_s)
+            log.error("The web side died.", action="web_died", exit_code=code, restart_in_s=delay_s)
         elif self._start_at_s is not None and now_s >= self._start_at_s:
             self.start()
         return True
@@ -87,7 +87,7 @@ class WebChild:
         try:
             process.wait(grace_s or None)
         except subprocess.TimeoutExpired:
-            log.warning("the web side did not finish in time", action="web_killed", grace_s=grace_s)
+            log.warning("The web side did not finish in time.", action="web_killed", grace_s=grace_s)
             process.kill()
             process.wait()
 
