@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 import socket
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from engine.errors import (
     RevisionMismatch,
     Unavailable,
 )
-from engine.frames import PROTOCOL, SOCKET_NAME, SocketPath, receive_frame, send_frame
+from engine.frames import SOCKET_NAME, SocketPath
 
 LIMITS = ControlLimits(request_timeout_s=5.0, connections_max=4, frame_bytes_max=10_000)
 
@@ -230,23 +231,10 @@ def test_an_unknown_operation_is_refused(engine: Engine, client: Client) -> None
         client.channels()
 
 
-def test_without_descriptors_for_a_while_the_socket_answers_afterwards(engine: Engine) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    waiting = connect(engine)  # A connection before the shortage goes on; its descriptor is the next one's neighbour.
-    late = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    late.settimeout(5.0)
-    address = SocketPath(engine.directory)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (late.fileno() + 1, hard))
-        late.connect(address.address)
-        for _ in range(2):
-            send_frame(waiting, {"v": PROTOCOL, "op": "ping"})
-            assert receive_frame(waiting, 1000) == {"ok": True}
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+def test_without_descriptors_for_a_while_the_socket_answers_afterwards(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.unit.engine.descriptor_shortage", str(tmp_path)]
 
-    send_frame(late, {"v": PROTOCOL, "op": "ping"})
-    assert receive_frame(late, 1000) == {"ok": True}
-    late.close()
-    waiting.close()
-    address.close()
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "control_accept_failed" in ended.stdout
