@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Much of the suite waits for processes and clocks, so a few at a time use the cores better.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 2
 
 .PHONY: install develop demo test clients bench bench-full lint format lock
 

@@ -7,6 +7,8 @@ import socket
 import sys
 from pathlib import Path
 
+from structlog.testing import capture_logs
+
 from engine.config import ControlLimits
 from engine.control import ControlServer
 from engine.frames import PROTOCOL, SocketPath, receive_frame, send_frame
@@ -33,10 +35,11 @@ def main(directory: Path) -> None:
     late = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     late.settimeout(10.0)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (late.fileno() + 1, hard))
-    late.connect(path.address)
-    for _ in range(2):
-        ping(early)  # what stands goes on during the shortage
+    with capture_logs() as lines:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (late.fileno() + 1, hard))
+        late.connect(path.address)
+        while not any(line["action"] == "control_accept_failed" for line in lines):
+            ping(early)  # what stands goes on during the shortage
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     ping(late)
     late.close()
