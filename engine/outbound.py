@@ -21,6 +21,7 @@ ADDED: Final = 5
 CACHED_MAX: Final = 4096
 """Formatted seconds and templates kept; a full cache is emptied."""
 SMALL_BYTES: Final = 2048
+"""Below this size a message cannot be near the service's limit of bytes, and counting its tags is quick."""
 TIME_BYTES: Final = len("2026-01-01T00:00:00.000Z")
 
 
